@@ -1,0 +1,90 @@
+"""The Sphinx side of the site: mathematics without scripts, no other host, an honest cache.
+
+- `$...$` becomes MathML at build time, so that formulas need no script, font or host.
+- A chapter's stored output is thrown away when the code it ran with has changed, not only when
+  the chapter has: the cache itself looks at the chapter alone.
+- What the theme would load and the book does not use is taken out of every page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.util import logging
+
+log = logging.getLogger(__name__)
+BOOK = Path(__file__).resolve().parent.parent
+CODE = {".py", ".js", ".css", ".csv", ".json", ".gz"}
+
+
+def code_digest(book: Path = BOOK) -> str:
+    """SHA-256 over all that a chapter's output depends on besides the chapter itself."""
+    digest = hashlib.sha256()
+    files = [book.parent / "requirements.txt"]
+    for folder in ("splitheads", "data", "recordings"):
+        files += sorted(p for p in (book / folder).rglob("*") if p.suffix in CODE)
+    for path in files:
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"{path.relative_to(book.parent).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def choose_cache(app: Sphinx, config: Config) -> None:
+    """Give each state of the code its own execution cache, and drop the caches of older states."""
+    config.splitheads_code = code_digest()
+    caches = Path(app.outdir).parent / ".jupyter_cache"
+    ours = caches / config.splitheads_code[:16]
+    if caches.is_dir():
+        for old in caches.iterdir():
+            if old != ours:
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+    config.nb_execution_cache_path = str(ours)
+
+
+def mathml(latex: str, display: str) -> str:
+    """MathML for one formula. `display` is "inline" or "block"."""
+    try:
+        return convert(latex, display=display)
+    except Exception as error:  # the converter has no common base class for what it raises
+        log.warning("formula %r cannot be converted to MathML: %s", latex, error, type="splitheads", subtype="math")
+        return f"<code>{latex}</code>"
+
+
+def visit_inline(translator: Any, node: nodes.math) -> None:
+    translator.body.append(mathml(node.astext(), "inline"))
+    raise nodes.SkipNode
+
+
+def visit_block(translator: Any, node: nodes.math_block) -> None:
+    translator.body.append(translator.starttag(node, "div", CLASS="math-block"))
+    translator.body.append(mathml(node.astext(), "block"))
+    translator.body.append("</div>\n")
+    raise nodes.SkipNode
+
+
+def trim_page(app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Take out Thebe: the theme asks for it, and its script would be fetched from another host."""
+    unused = ("THEBE_JS_URL", "sphinx-thebe")
+
+    def used(asset: Any) -> bool:
+        text = f"{getattr(asset, 'filename', asset)} {getattr(asset, 'attributes', {}).get('body', '')}"
+        return not any(word in text for word in unused)
+
+    for kind in ("script_files", "css_files"):
+        context[kind] = [asset for asset in context.get(kind, []) if used(asset)]
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_config_value("splitheads_code", "", "env")
+    app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
+    app.connect("config-inited", choose_cache)
+    app.connect("html-page-context", trim_page, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
