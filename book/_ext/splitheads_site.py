@@ -70,8 +70,15 @@ def visit_block(translator: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def mend_roles(context: dict[str, Any]) -> None:
+    """A list's children must be list items; the bibliography writer gives them a role of their own."""
+    if "body" in context:
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+
+
 def trim_page(app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: Any) -> None:
     """Take out Thebe: the theme asks for it, and its script would be fetched from another host."""
+    mend_roles(context)
     unused = ("THEBE_JS_URL", "sphinx-thebe")
 
     def used(asset: Any) -> bool:

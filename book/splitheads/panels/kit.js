@@ -1,0 +1,153 @@
+// What every panel shares: elements, the opening question, the status line, state in the URL.
+// `panels/kit.py` puts this text in front of each view, so a view stays one self-contained module
+// (a widget's `_esm` is loaded from a blob, where a relative import has nothing to be relative to).
+
+/** True on the built site, false in a notebook (the site's widget runtime sets the flag). */
+export const onSite = () => document.documentElement.hasAttribute("data-splitheads-site");
+
+/** el("p", {class: "x", onclick: f}, "text", child) */
+export function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (value === true) node.setAttribute(key, "");
+    else if (value !== false && value != null) node.setAttribute(key, value);
+  }
+  node.append(...children);
+  return node;
+}
+
+/** 16384 -> "16,384": long numbers are read in threes. */
+export const grouped = (n) => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+
+/** Set traits from the page; the kernel hears of it where there is one. */
+export function assign(model, values) {
+  for (const [key, value] of Object.entries(values)) model.set(key, value);
+  model.save_changes();
+}
+
+/** Replace a node's text only if it differs, so that a live region does not repeat itself. */
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/**
+ * The opening question. Choosing an option locks it; the choice, the outcome and the reason for
+ * every option then stay on screen. Nothing waits for it: a reader may skip it.
+ *
+ * spec: {prompt, options: [{label, why, right?}], outcome?: {trait: value}}
+ */
+export function question(spec, onLock = () => {}) {
+  const verdict = el("div", { class: "sh-verdict", "aria-live": "polite" });
+  const right = spec.options.find((option) => option.right);
+  const buttons = spec.options.map((option) =>
+    el("button", { type: "button", class: "sh-option", onclick: () => lock(option) }, option.label));
+  function lock(chosen) {
+    if (node.hasAttribute("data-locked")) return;
+    node.setAttribute("data-locked", chosen.right ? "right" : "wrong");
+    buttons.forEach((button, i) => {
+      const option = spec.options[i];
+      button.setAttribute("aria-disabled", "true");
+      if (option.right) button.append(el("span", { class: "sh-mark" }, " ✓ right"));
+      else if (option === chosen) button.append(el("span", { class: "sh-mark" }, " ✗"));
+      if (option === chosen) button.setAttribute("aria-pressed", "true");
+    });
+    const head = chosen.right
+      ? `You said “${chosen.label}”, and so it is. `
+      : `You said “${chosen.label}”; it is “${right.label}”. `;
+    verdict.append(el("p", {}, el("strong", {}, head), chosen.why));
+    const others = spec.options.filter((option) => option !== chosen);
+    verdict.append(el("ul", {}, ...others.map((option) =>
+      el("li", {}, el("strong", {}, `${option.label}: `), option.why))));
+    onLock(chosen);
+  }
+  const node = el("div", { class: "sh-question", role: "group", "aria-label": "Predict first" },
+    el("p", { class: "sh-prompt" }, el("span", { class: "sh-tag" }, "Predict first"), " ", spec.prompt),
+    el("div", { class: "sh-options" }, ...buttons), verdict);
+  return node;
+}
+
+/**
+ * Mark the panel's outermost box once it is on the page, and put the question above its controls.
+ * Returns the box, or the view's own element where the view is shown alone.
+ */
+export function settle(host, name, asked) {
+  const place = () => {
+    const root = host.closest(".sh-panel") ?? host;
+    root.dataset.panel = name;
+    if (asked) root.prepend(asked);
+    // The printed default state has done its work once the live panel stands beside it.
+    const area = root.closest(".cell_output, .jp-OutputArea, .cell-output-ipywidget-background");
+    area?.querySelectorAll(`.sh-twin[data-twin="${name}"]`).forEach((twin) => { twin.hidden = true; });
+    root.dataset.live = "";
+    return root;
+  };
+  if (host.isConnected) return Promise.resolve(place());
+  return new Promise((resolve) => {
+    const wait = () => (host.isConnected ? resolve(place()) : requestAnimationFrame(wait));
+    requestAnimationFrame(wait);
+  });
+}
+
+/** "#partition?d_model=768&num_heads=12" -> {d_model: 768, num_heads: 12}; null if not for `name`. */
+export function readFragment(name, kinds, hash = location.hash) {
+  if (!hash.startsWith(`#${name}?`)) return null;
+  const values = {};
+  for (const [key, raw] of new URLSearchParams(hash.slice(name.length + 2))) {
+    const kind = kinds[key];
+    if (kind === "int" && /^\d{1,9}$/.test(raw)) values[key] = Number(raw);
+    else if (Array.isArray(kind) && kind.includes(raw)) values[key] = raw;
+  }
+  return values;
+}
+
+/**
+ * Keep a panel's state in the URL fragment, on the site only: a notebook's address is not ours.
+ * kinds: {trait: "int" | [allowed strings]}; bounds: {trait: [low, high]} for the ints.
+ */
+export function linkState(model, name, kinds, bounds, root) {
+  if (!onSite()) return () => {};
+  const clamp = (values) => Object.fromEntries(Object.entries(values).map(([key, value]) =>
+    bounds[key] ? [key, Math.min(Math.max(value, bounds[key][0]), bounds[key][1])] : [key, value]));
+  const arrive = () => {
+    const values = readFragment(name, kinds);
+    if (!values) return;
+    assign(model, clamp(values));
+    root.scrollIntoView({ block: "start" });
+  };
+  let timer;
+  const leave = () => {
+    clearTimeout(timer);
+    // Browsers limit how often a page may rewrite its address, so wait for the hand to rest.
+    timer = setTimeout(() => {
+      const query = new URLSearchParams(Object.keys(kinds).map((key) => [key, String(model.get(key))]));
+      const hash = `#${name}?${query}`;
+      if (hash !== location.hash) history.replaceState(history.state, "", hash);
+    }, 300);
+  };
+  arrive();
+  // Only changes made after arrival are the reader's own.
+  const events = Object.keys(kinds).map((key) => `change:${key}`).join(" ");
+  model.on(events, leave);
+  addEventListener("hashchange", arrive);
+  return () => {
+    clearTimeout(timer);
+    model.off(events, leave);
+    removeEventListener("hashchange", arrive);
+  };
+}
+
+/** Run `draw` before the next frame, once, however many changes ask for it. */
+export function perFrame(draw) {
+  let asked = 0;
+  return () => { asked ||= requestAnimationFrame(() => { asked = 0; draw(); }); };
+}
+
+/** Redraw when the reader switches between light and dark, on the site or in a notebook. */
+export function onTheme(redraw) {
+  const observer = new MutationObserver(redraw);
+  for (const node of [document.documentElement, document.body]) {
+    observer.observe(node, { attributes: true, attributeFilter: ["data-theme", "data-jp-theme-name", "class"] });
+  }
+  return () => observer.disconnect();
+}
