@@ -234,3 +234,20 @@ def test_the_canvas_is_painted_in_both_modes(visit, address):
         )
         for wanted in ("119,170,221", "238,136,102", "68,187,153"):  # heads 0, 1 and 2
             assert wanted in colours
+
+
+def test_an_address_on_its_way_is_not_overwritten(panel):
+    """The panel writes its address a moment late; a link followed in that moment must win."""
+    heads = handle(panel, "num_heads")
+    heads.press("ArrowRight")
+    panel.page.evaluate(
+        """() => {
+            // Keep the page busy past the delay, so that its timer is due before the hashchange event.
+            location.hash = "#partition?d_model=2560&num_heads=32";
+            const end = performance.now() + 500;
+            while (performance.now() < end);
+        }"""
+    )
+    panel.page.wait_for_timeout(700)
+    assert status(panel).startswith("d_head = 80:")
+    assert panel.page.url.endswith("#partition?d_model=2560&num_heads=32")

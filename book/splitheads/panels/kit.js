@@ -110,6 +110,7 @@ export function linkState(model, name, kinds, bounds, root) {
   const clamp = (values) => Object.fromEntries(Object.entries(values).map(([key, value]) =>
     bounds[key] ? [key, Math.min(Math.max(value, bounds[key][0]), bounds[key][1])] : [key, value]));
   const arrive = () => {
+    window.splitheadsHash = location.hash;
     const values = readFragment(name, kinds);
     if (!values) return;
     assign(model, clamp(values));
@@ -122,7 +123,10 @@ export function linkState(model, name, kinds, bounds, root) {
     timer = setTimeout(() => {
       const query = new URLSearchParams(Object.keys(kinds).map((key) => [key, String(model.get(key))]));
       const hash = `#${name}?${query}`;
-      if (hash !== location.hash) history.replaceState(history.state, "", hash);
+      // An address that neither panel has seen is a reader's, on its way to `arrive`: leave it alone.
+      if (hash === location.hash || location.hash !== window.splitheadsHash) return;
+      history.replaceState(history.state, "", hash);
+      window.splitheadsHash = hash;
     }, 300);
   };
   arrive();
