@@ -5,6 +5,10 @@ cd "$(dirname "$0")/.."
 
 found() { .venv/bin/python -c 'import sys; sys.path.insert(0, "tests"); import browser; sys.exit(browser.executable() is None)'; }
 
+if [ -n "${CHROMIUM:-}" ] && [ ! -f "$CHROMIUM" ]; then
+    printf '\n%s\n' "CHROMIUM=$CHROMIUM is no file: give the path of a Chromium or Google Chrome, or leave CHROMIUM out." >&2
+    exit 1
+fi
 if found; then exit 0; fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "Installing Chromium (Debian package) ..."

@@ -13,12 +13,13 @@ SITE = Path(__file__).resolve().parent.parent / "_build" / "html"
 
 def main() -> None:
     wanted = os.environ.get("PORT", "8000")
-    if not wanted.isdigit() or not 0 < int(wanted) < 65536:
+    if not wanted.isdecimal() or not 0 < int(wanted) < 65536:
         sys.exit(f"PORT={wanted} is not a port: give a number from 1 to 65535, for example PORT=8001.")
     if not (SITE / "index.html").is_file():
         sys.exit("There is no built book yet: run `make book` first.")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(SITE))
-    for port in range(int(wanted), min(int(wanted) + 20, 65536)):
+    last = min(int(wanted) + 19, 65535)
+    for port in range(int(wanted), last + 1):
         try:
             server = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
         except OSError:
@@ -30,7 +31,7 @@ def main() -> None:
             print()
         return
     sys.exit(
-        f"Ports {wanted} to {int(wanted) + 19} are all taken: name a free one, for example `make serve PORT=9000`."
+        f"Ports {wanted} to {last} are all taken: name a free one, for example `make serve PORT=9000`."
     )
 
 

@@ -53,6 +53,7 @@ class Visit:
         self.page = page
         self.complaints: list[str] = []
         self.foreign: list[str] = []
+        self.fonts: list[str] = []
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
         page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url} {request.failure}"))
@@ -71,6 +72,8 @@ class Visit:
         url = urlparse(request.url)
         if url.scheme not in ("data", "blob", "file") and url.hostname != "127.0.0.1":
             self.foreign.append(request.url)
+        if request.resource_type == "font":
+            self.fonts.append(request.url)
 
     def open(self, url: str, live: bool = True) -> Page:
         """Go to `url`; with `live`, wait until every panel on it is drawn."""

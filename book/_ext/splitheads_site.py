@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,21 @@ def code_digest(book: Path = BOOK) -> str:
     return digest.hexdigest()
 
 
+def dress_digest(book: Path = BOOK) -> str:
+    """SHA-256 over what every page wears: style sheets, scripts, templates, and this extension."""
+    digest = hashlib.sha256()
+    for folder in ("_static", "_templates", "_ext"):
+        for path in sorted((book / folder).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(f"{path.relative_to(book).as_posix()}\0".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def choose_cache(app: Sphinx, config: Config) -> None:
     """Give each state of the code its own execution cache, and drop the caches of older states."""
     config.splitheads_code = code_digest()
+    config.splitheads_dress = dress_digest()
     caches = Path(app.outdir).parent / ".jupyter_cache"
     ours = caches / config.splitheads_code[:16]
     if caches.is_dir():
@@ -49,23 +62,25 @@ def choose_cache(app: Sphinx, config: Config) -> None:
     config.nb_execution_cache_path = str(ours)
 
 
-def mathml(latex: str, display: str) -> str:
+def mathml(node: nodes.Element, display: str) -> str:
     """MathML for one formula. `display` is "inline" or "block"."""
+    latex = node.astext()
     try:
         return convert(latex, display=display)
     except Exception as error:  # the converter has no common base class for what it raises
-        log.warning("formula %r cannot be converted to MathML: %s", latex, error, type="splitheads", subtype="math")
-        return f"<code>{latex}</code>"
+        why = str(error) or type(error).__name__
+        log.warning("formula %r cannot be converted to MathML: %s", latex, why, type="splitheads", subtype="math", location=node)
+        return f"<code>{escape(latex)}</code>"
 
 
 def visit_inline(translator: Any, node: nodes.math) -> None:
-    translator.body.append(mathml(node.astext(), "inline"))
+    translator.body.append(mathml(node, "inline"))
     raise nodes.SkipNode
 
 
 def visit_block(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(translator.starttag(node, "div", CLASS="math-block"))
-    translator.body.append(mathml(node.astext(), "block"))
+    translator.body.append(translator.starttag(node, "div", CLASS="math-block", tabindex="0", role="group", **{"aria-label": "Formula"}))
+    translator.body.append(mathml(node, "block"))
     translator.body.append("</div>\n")
     raise nodes.SkipNode
 
@@ -89,9 +104,19 @@ def trim_page(app: Sphinx, pagename: str, template: str, context: dict[str, Any]
         context[kind] = [asset for asset in context.get(kind, []) if used(asset)]
 
 
+def trim_text(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Take out what Thebe has put at the end of the text: its settings, with a stranger's repository in them."""
+    for node in list(doctree.findall(nodes.raw)):
+        text = node.astext()
+        if "text/x-thebe-config" in text or text.startswith("<script>kernelName"):
+            node.parent.remove(node)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    app.add_config_value("splitheads_code", "", "env")
+    app.add_config_value("splitheads_code", "", "env")  # a change reads every chapter again
+    app.add_config_value("splitheads_dress", "", "html")  # a change writes every page again
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
     app.connect("config-inited", choose_cache)
+    app.connect("doctree-resolved", trim_text, priority=900)
     app.connect("html-page-context", trim_page, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

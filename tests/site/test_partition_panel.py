@@ -181,7 +181,6 @@ def test_the_page_and_python_agree_on_600_cases(panel):
                 const before = location.hash;
                 location.hash = `#partition?d_model=${d}&num_heads=${h}`;
                 if (location.hash !== before) await new Promise((r) => addEventListener("hashchange", r, { once: true }));
-                await new Promise(requestAnimationFrame);
                 told.push({
                     status: root.querySelector("p[role=status]").textContent,
                     moves: [...root.querySelectorAll("[data-move]")].map((b) => JSON.parse(b.dataset.move)),

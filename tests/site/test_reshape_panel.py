@@ -149,7 +149,6 @@ def test_every_state_of_the_sliders_equals_what_torch_reports(panel):
                 const before = location.hash;
                 location.hash = `#reshape?T=${T}&n_heads=${h}&d_head=${d}&step=${s}&variant=${v}`;
                 if (location.hash !== before) await new Promise((r) => addEventListener("hashchange", r, { once: true }));
-                await new Promise(requestAnimationFrame);
                 const numbers = (text) => text.split(",").map(Number);
                 const cells = [...root.querySelectorAll(".sh-board .sh-cell")].map((c) =>
                     [numbers(c.dataset.index), Number(c.dataset.offset), Number(c.dataset.origin)]);
