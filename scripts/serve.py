@@ -30,9 +30,7 @@ def main() -> None:
         except KeyboardInterrupt:
             print()
         return
-    sys.exit(
-        f"Ports {wanted} to {last} are all taken: name a free one, for example `make serve PORT=9000`."
-    )
+    sys.exit(f"Ports {wanted} to {last} are all taken: name a free one, for example `make serve PORT=9000`.")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import doctest
 import re
 import subprocess
 import sys
@@ -101,6 +102,14 @@ def test_readme_names_the_two_commands_and_its_picture_exists():
     for target in re.findall(r"(?<!!)\[[^\]]+\]\(([^)#]+)\)", text):
         if "://" not in target:
             assert (ROOT / target).exists(), target
+
+
+def test_what_the_readme_shows_python_saying_is_what_it_says():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf8"), flags=re.S)
+    runner = doctest.DocTestRunner()
+    runner.run(doctest.DocTestParser().get_doctest("".join(blocks), {}, "README.md", "README.md", 0))
+    assert runner.tries >= 3
+    assert runner.failures == 0
 
 
 def test_every_make_target_that_the_readme_names_exists():

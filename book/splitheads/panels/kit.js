@@ -67,6 +67,12 @@ export function question(spec, onLock = () => {}) {
   return node;
 }
 
+/** A panel's opening question, from its trait; null where it asks none. Locked, it sets the outcome's state. */
+export function opening(model) {
+  const spec = model.get("question");
+  return spec.prompt ? question(spec, () => spec.outcome && assign(model, spec.outcome)) : null;
+}
+
 /**
  * Mark the panel's outermost box once it is on the page, and put the question above its controls.
  * Returns the box, or the view's own element where the view is shown alone.

@@ -1,5 +1,5 @@
 // The width cut into heads: one bar of d_model columns, each head in its colour, leftovers hatched.
-import { el, grouped, assign, say, question, settle, linkState, perFrame, onTheme } from "./kit.js";
+import { el, grouped, assign, say, opening, settle, linkState, perFrame, onTheme } from "./kit.js";
 
 /** The arithmetic that every frame needs. Python's HeadSplit decides the same; a test walks both. */
 export function split(dModel, numHeads) {
@@ -121,12 +121,7 @@ function render({ model, el: host }) {
   const limits = model.get("limits"); // {d_model: [low, high], num_heads: [low, high]}
   const colours = model.get("palette");
   const presets = model.get("presets");
-  const asked = model.get("question").prompt
-    ? question(model.get("question"), () => {
-        const outcome = model.get("question").outcome;
-        if (outcome) assign(model, outcome);
-      })
-    : null;
+  const asked = opening(model);
 
   const status = el("p", { role: "status", class: "sh-status" });
   const short = el("strong");

@@ -1,5 +1,5 @@
 // One tensor, cell by cell, through the reshape: what moves on the page, and what moves in memory.
-import { el, assign, say, question, settle, linkState } from "./kit.js";
+import { el, assign, say, opening, settle, linkState } from "./kit.js";
 
 /** One stage of Python's table: "shape..., strides..., contiguous, new memory". */
 export function layoutOf(text) {
@@ -182,12 +182,7 @@ function render({ model, el: host }) {
   const table = model.get("table");
   const mistakes = model.get("mistakes");
   const colours = model.get("palette");
-  const asked = model.get("question").prompt
-    ? question(model.get("question"), () => {
-        const outcome = model.get("question").outcome;
-        if (outcome) assign(model, outcome);
-      })
-    : null;
+  const asked = opening(model);
 
   const line = el("code");
   const remark = el("span", { class: "sh-remark" });
