@@ -29,7 +29,7 @@ export: setup
 	@.venv/bin/python scripts/export_notebooks.py
 
 lab: export
-	.venv/bin/jupyter lab --notebook-dir=book --LabApp.default_url=/lab/tree/index.ipynb
+	.venv/bin/jupyter lab $$([ "$$(id -u)" != 0 ] || echo --allow-root) --notebook-dir=book --LabApp.default_url=/lab/tree/index.ipynb
 
 serve: book
 	@.venv/bin/python scripts/serve.py

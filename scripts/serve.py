@@ -12,9 +12,9 @@ SITE = Path(__file__).resolve().parent.parent / "_build" / "html"
 
 
 def main() -> None:
-    wanted = os.environ.get("PORT", "8000")
-    if not wanted.isdecimal() or not 0 < int(wanted) < 65536:
-        sys.exit(f"PORT={wanted} is not a port: give a number from 1 to 65535, for example PORT=8001.")
+    wanted = os.environ.get("PORT") or "8000"
+    if not (wanted.isascii() and wanted.isdecimal() and len(wanted) <= 5 and 0 < int(wanted) < 65536):
+        sys.exit(f"PORT={wanted[:40]} is not a port: give a number from 1 to 65535, for example PORT=8001.")
     if not (SITE / "index.html").is_file():
         sys.exit("There is no built book yet: run `make book` first.")
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(SITE))

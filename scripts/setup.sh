@@ -43,7 +43,7 @@ fi
 lists="requirements.txt"
 [ "${1:-}" != test ] || lists="requirements.txt tests/requirements.txt"
 # The stamp is the very text of what was installed, so any edit to a list installs again.
-wanted=$(cat $lists constraints.txt pyproject.toml; pwd)
+wanted=$(cat $lists constraints.txt pyproject.toml; pwd -P)
 stamp=".venv/installed-${1:-book}.txt"
 if [ "$wanted" = "$(cat "$stamp" 2>/dev/null)" ]; then exit 0; fi
 

@@ -92,13 +92,17 @@ class Visit:
 
 @pytest.fixture
 def visit(chrome: Browser) -> Iterator[Callable[..., Visit]]:
-    """visit(width=1280, theme="light", **context options) -> Visit, on a fresh browser profile."""
+    """visit(width=1280, theme="light", **context options) -> Visit, on a fresh browser profile.
+
+    theme=None leaves the choice to the page, as for a reader who comes for the first time.
+    """
     contexts: list[BrowserContext] = []
 
-    def start(width: int = 1280, height: int = 900, theme: str = "light", **options) -> Visit:
+    def start(width: int = 1280, height: int = 900, theme: str | None = "light", **options) -> Visit:
         context = chrome.new_context(viewport={"width": width, "height": height}, **options)
         contexts.append(context)
-        context.add_init_script(f"try {{ localStorage.theme = localStorage.mode = '{theme}' }} catch {{}}")
+        if theme:
+            context.add_init_script(f"try {{ localStorage.theme = localStorage.mode = '{theme}' }} catch {{}}")
         context.set_default_timeout(10_000)
         return Visit(context.new_page())
 

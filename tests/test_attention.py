@@ -11,7 +11,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from splitheads.attention import (
+    DirectViewAttention,
     MultiHeadAttention,
+    SlicedInputAttention,
+    UntransposedMergeAttention,
     attention_weights,
     layout,
     merge_heads,
@@ -449,3 +452,56 @@ def test_shares_memory():
     x = torch.randn(B, T, WIDTH)
     assert shares_memory(x, x[1:, ::2])
     assert not shares_memory(x, x.clone())
+
+
+def test_half_precision_does_not_overflow_where_sdpa_does_not():
+    q = torch.full((1, 1, 2, 64), 60.0, dtype=torch.float16)  # 64 × 60 × 60 is above what half precision holds
+    weights = attention_weights(q, q)
+    assert torch.isfinite(weights).all()
+    assert torch.allclose((weights @ q).float(), F.scaled_dot_product_attention(q, q, q).float(), atol=0.1)
+
+
+def test_tensors_without_memory_share_it_with_none():
+    assert not shares_memory(torch.empty(0), torch.empty(0))
+    assert not shares_memory(torch.empty(3, device="meta"), torch.empty(3, device="meta"))
+
+
+def test_a_slice_mistake_with_the_wrong_weights_says_what_fits():
+    with pytest.raises(
+        ValueError, match=r"weight has shape \[4, 5, 5\]: for x of width 24 and 4 heads each matrix is 6 by 6"
+    ):
+        slice_input_then_project(torch.zeros(2, 3, 24), torch.zeros(4, 5, 5))
+
+
+WRONG = [DirectViewAttention, UntransposedMergeAttention, SlicedInputAttention]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("layer", WRONG)
+def test_a_wrong_layer_has_the_right_shape_and_the_wrong_values(layer, bias):
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(24, 3, bias=bias, batch_first=True)
+    x = torch.randn(2, 5, 24)
+    wanted = theirs(x, x, x, need_weights=False)[0]
+    got = layer.from_torch(theirs)(x)
+    assert got.shape == wanted.shape
+    assert (got - wanted).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("layer", WRONG)
+def test_with_one_head_a_wrong_layer_is_right(layer):
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(24, 1, batch_first=True)
+    x = torch.randn(2, 5, 24)
+    assert torch.allclose(layer.from_torch(theirs)(x), theirs(x, x, x, need_weights=False)[0], atol=1e-5)
+
+
+def test_slicing_the_input_is_the_projection_with_zeros_outside_the_diagonal_blocks():
+    torch.manual_seed(0)
+    sliced = SlicedInputAttention(24, 3)
+    masked = MultiHeadAttention(24, 3)
+    state = sliced.state_dict()
+    keep = torch.block_diag(*[torch.ones(8, 8)] * 3)
+    masked.load_state_dict({k: v * keep if k[0] in "qkv" and k.endswith("weight") else v for k, v in state.items()})
+    x = torch.randn(2, 5, 24)
+    assert torch.allclose(sliced(x), masked(x), atol=1e-5)

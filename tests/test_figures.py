@@ -64,6 +64,14 @@ def test_memory_order_names_the_cells_that_torch_reads():
     assert f"After the direct view it reads cells {wrong[0]} to {wrong[-1]}:" in alt
 
 
+@pytest.mark.parametrize(
+    ("sizes", "named"), [((1, 2, 3), "tokens = 1"), ((4, 1, 3), "n_heads = 1"), ((0, 2, 3), "tokens = 0")]
+)
+def test_memory_order_is_not_drawn_where_there_is_no_difference(sizes, named):
+    with pytest.raises(ValueError, match=named):
+        memory_order(*sizes)
+
+
 def test_text_on_every_head_colour_is_legible():
     for colour in HEADS:
         assert contrast(colour, ON_HEAD) >= 7

@@ -60,9 +60,21 @@ def test_controls_have_the_names_and_the_reach_that_the_book_promises():
         _ = panel.heads
 
 
-def test_a_start_that_does_not_divide_is_refused_with_its_numbers():
-    with pytest.raises(ValueError, match="1600 = 48 × 33 \\+ 16"):
-        partition(1600, 48)
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        ((1600, 48), "1600 = 48 × 33 \\+ 16"),
+        ((768, 0), "n_heads = 0 is too small"),
+        ((768.0, 12), "d_model = 768.0 is of type float"),
+        (("768", 12), "d_model = '768' is of type str"),
+        ((True, 1), "d_model = True is of type bool"),
+        ((32768, 16), "d_model = 32768 is beyond the panel's slider: give at most 16384"),
+        ((512, 512), "num_heads = 512 is beyond the panel's slider: give at most 256"),
+    ],
+)
+def test_a_start_that_cannot_be_shown_is_refused_with_its_numbers(start, words):
+    with pytest.raises(ValueError, match=words):
+        partition(*start)
 
 
 def test_a_control_and_its_view_must_start_at_the_same_value():

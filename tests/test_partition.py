@@ -474,3 +474,18 @@ def test_import_is_light_and_quick():
         assert heavy == ""
         seconds.append(float(elapsed))
     assert min(seconds) < 0.05, seconds
+
+
+@pytest.mark.parametrize("make", ["tensor(True)", "tensor([12])", "tensor([[12]])", "zeros(3, dtype=bool)"])
+def test_a_tensor_that_is_no_single_integer_is_none(make):
+    import torch
+
+    value = eval(f"torch.{make}", {"torch": torch, "bool": torch.bool})
+    with pytest.raises(SplitTypeError, match="n_heads = "):
+        HeadSplit(768, value)
+
+
+def test_a_tensor_that_is_a_single_integer_is_one():
+    import torch
+
+    assert HeadSplit(torch.tensor(768), torch.tensor(12)) == HeadSplit(768, 12)

@@ -116,6 +116,17 @@ def trim_text(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             node.parent.remove(node)
 
 
+def remove_dead_pages(app: Sphinx, error: Exception | None) -> None:
+    """Sphinx never takes a page away: one whose chapter is gone would stay on the site, and in its search."""
+    if error or app.builder.format != "html":
+        return
+    alive = {"index", "genindex", "search", app.config.root_doc, *app.env.found_docs}
+    for page in Path(app.outdir).rglob("*.html"):
+        name = page.relative_to(app.outdir).with_suffix("").as_posix()
+        if name not in alive and not name.startswith("_"):
+            page.unlink()
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("splitheads_code", "", "env")  # a change reads every chapter again
     app.add_config_value("splitheads_dress", "", "html")  # a change writes every page again
@@ -123,4 +134,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", choose_cache)
     app.connect("doctree-resolved", trim_text, priority=900)
     app.connect("html-page-context", trim_page, priority=900)
+    app.connect("build-finished", remove_dead_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -51,7 +51,8 @@ def attention_weights(q: Tensor, k: Tensor, is_causal: bool = False) -> Tensor:
     that of "Attention Is All You Need", section 3.2.1: a sum of d products of independent numbers
     with variance 1 has variance d, and the sum runs over d_head terms, not d_model.
     """
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # [B, h, T, S]
+    q = q / math.sqrt(q.shape[-1])  # [B, h, T, d]: first, so that half precision does not overflow
+    scores = q @ k.transpose(-2, -1)  # [B, h, T, S]
     if is_causal:
         future = scores.new_ones(scores.shape[-2:], dtype=torch.bool).triu(1)  # [T, S]
         scores = scores.masked_fill(future, -math.inf)  # [B, h, T, S]
@@ -84,16 +85,24 @@ class MultiHeadAttention(nn.Module):
         self.o_proj = nn.Linear(split.inner_width, split.d_model, bias=bias)
 
     def forward(self, x: Tensor, is_causal: bool = False) -> Tensor:  # x: [B, T, d_model]
-        q = split_heads(self.q_proj(x), self.split.n_heads)  # [B, h, T, d]
-        k = split_heads(self.k_proj(x), self.split.n_kv_heads)  # [B, kv, T, d]
-        v = split_heads(self.v_proj(x), self.split.n_kv_heads)  # [B, kv, T, d]
+        q = self.heads(self.q_proj, x, self.split.n_heads)  # [B, h, T, d]
+        k = self.heads(self.k_proj, x, self.split.n_kv_heads)  # [B, kv, T, d]
+        v = self.heads(self.v_proj, x, self.split.n_kv_heads)  # [B, kv, T, d]
 
         # Each key/value head serves group_size neighbouring query heads: 0 0 1 1, not 0 1 0 1.
         k = k.repeat_interleave(self.split.group_size, dim=1)  # [B, h, T, d]
         v = v.repeat_interleave(self.split.group_size, dim=1)  # [B, h, T, d]
 
         out = attention_weights(q, k, is_causal) @ v  # [B, h, T, d]
-        return self.o_proj(merge_heads(out))  # [B, T, d_model]
+        return self.o_proj(self.merge(out))  # [B, T, d_model]
+
+    def heads(self, projection: nn.Linear, x: Tensor, n_heads: int) -> Tensor:
+        """Project, then split: [B, T, d_model] -> [B, n_heads, T, d]."""
+        return split_heads(projection(x), n_heads)
+
+    def merge(self, x: Tensor) -> Tensor:
+        """[B, h, T, d] -> [B, T, h*d]."""
+        return merge_heads(x)
 
     def extra_repr(self) -> str:
         return str(self.split)
@@ -185,7 +194,41 @@ def slice_input_then_project(x: Tensor, weight: Tensor) -> Tensor:
     """
     h, _, _ = _axes(weight, "[h, d, d]")
     slices = split_heads(x, h)  # [B, h, T, d]
+    if tuple(weight.shape[1:]) != (slices.shape[-1],) * 2:
+        raise ValueError(
+            f"weight has shape {list(weight.shape)}: for x of width {x.shape[-1]} and {h} heads each matrix is "
+            f"{slices.shape[-1]} by {slices.shape[-1]}"
+        )
     return slices @ weight.transpose(-2, -1)  # [B, h, T, d]
+
+
+class DirectViewAttention(MultiHeadAttention):
+    """MISTAKE: a whole layer that splits with `split_heads_by_direct_view`. Same weights, same shapes."""
+
+    def heads(self, projection: nn.Linear, x: Tensor, n_heads: int) -> Tensor:
+        return split_heads_by_direct_view(projection(x), n_heads)
+
+
+class UntransposedMergeAttention(MultiHeadAttention):
+    """MISTAKE: a whole layer that merges with `merge_heads_without_transpose`. Same weights, same shapes."""
+
+    def merge(self, x: Tensor) -> Tensor:
+        return merge_heads_without_transpose(x)
+
+
+class SlicedInputAttention(MultiHeadAttention):
+    """MISTAKE: a whole layer that slices its input before projecting. Same shapes.
+
+    Of each projection it uses only the blocks on the diagonal: head i reads slice i of x. Needs
+    n_heads x d_head = d_model and as many key/value heads as query heads.
+    """
+
+    def heads(self, projection: nn.Linear, x: Tensor, n_heads: int) -> Tensor:
+        d = self.split.d_head
+        weight = projection.weight.view(n_heads, d, n_heads, d)  # [h, d, h, d]
+        blocks = torch.stack([weight[i, :, i] for i in range(n_heads)])  # [h, d, d]
+        out = slice_input_then_project(x, blocks)  # [B, h, T, d]
+        return out if projection.bias is None else out + projection.bias.view(n_heads, 1, d)
 
 
 # For looking at tensors.
@@ -209,8 +252,12 @@ def layout(x: Tensor) -> Layout:
 
 
 def shares_memory(a: Tensor, b: Tensor) -> bool:
-    """True if a and b look at the same storage, so that neither is a copy of the other."""
-    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+    """True if a and b look at the same storage, so that neither is a copy of the other.
+
+    A tensor that has no memory (an empty one, or one on the meta device) shares it with none.
+    """
+    address = a.untyped_storage().data_ptr()
+    return address != 0 and address == b.untyped_storage().data_ptr()
 
 
 def _axes(x: Tensor, expected: str) -> torch.Size:

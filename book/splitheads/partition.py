@@ -257,7 +257,7 @@ def _check_groups(n_heads: int, n_kv_heads: int) -> None:
 def _count(name: str, value: Any) -> int:
     """Return value as an int from 1 to MAX_WIDTH, or an error that names the argument."""
     try:
-        number = None if isinstance(value, bool) else index(value)
+        number = index(value) if _is_scalar(value) else None
     except TypeError:
         number = None
     error: type[SplitError] = SplitError
@@ -290,6 +290,12 @@ class _ShortRepr(Repr):
     def repr_int(self, x: int, level: int) -> str:
         digits = int(x.bit_length() * 0.30103) + 1
         return repr(x) if digits <= 20 else f"<integer of about {digits} digits>"
+
+
+def _is_scalar(value: Any) -> bool:
+    """False for bools, and for arrays and tensors of bools or with axes: their `__index__` works, too."""
+    is_bool = isinstance(value, bool) or "bool" in str(getattr(value, "dtype", ""))
+    return not is_bool and not getattr(value, "ndim", 0)
 
 
 def _show(value: Any) -> str:

@@ -14,6 +14,11 @@ def memory_order(tokens: int = 4, n_heads: int = 2, d_head: int = 3) -> Figure:
 
     Upper row: `view(B, T, h, d).transpose(1, 2)`; lower row: `view(B, h, T, d)`.
     """
+    for name, value in (("tokens", tokens), ("n_heads", n_heads)):
+        if value < 2:
+            raise ValueError(
+                f"{name} = {value}: with fewer than 2 the two rows are the same, and there is nothing to show"
+            )
     split = HeadSplit(n_heads * d_head, n_heads)
     cells = range(tokens * split.d_model)
     rows = [

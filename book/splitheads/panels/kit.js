@@ -97,6 +97,9 @@ export function settle(host, name, asked) {
 
 /** "#partition?d_model=768&num_heads=12" -> {d_model: 768, num_heads: 12}; null if not for `name`. */
 export function readFragment(name, kinds, hash = location.hash) {
+  // Some programs that pass links on write the question mark as %3F.
+  hash = hash.replace(/^(#[a-z]+)%3F/i, "$1?");
+  if (hash === `#${name}`) return {};
   if (!hash.startsWith(`#${name}?`)) return null;
   const values = {};
   for (const [key, raw] of new URLSearchParams(hash.slice(name.length + 2))) {
@@ -120,8 +123,10 @@ export function linkState(model, name, kinds, bounds, root) {
     const values = readFragment(name, kinds);
     if (!values) return;
     assign(model, clamp(values));
-    root.scrollIntoView({ block: "start" });
+    if (!returning) root.scrollIntoView({ block: "start" });
   };
+  // Somebody who comes back is taken to where they were, by the browser.
+  let returning = performance.getEntriesByType("navigation")[0]?.type !== "navigate";
   let timer;
   const leave = () => {
     clearTimeout(timer);
@@ -131,11 +136,14 @@ export function linkState(model, name, kinds, bounds, root) {
       const hash = `#${name}?${query}`;
       // An address that neither panel has seen is a reader's, on its way to `arrive`: leave it alone.
       if (hash === location.hash || location.hash !== window.splitheadsHash) return;
-      history.replaceState(history.state, "", hash);
+      // A place on the page that the reader went to stays in the history; a panel's state is rewritten.
+      const place = location.hash && !/^#[a-z]+(\?|%3F)/i.test(location.hash);
+      history[place ? "pushState" : "replaceState"](history.state, "", hash);
       window.splitheadsHash = hash;
     }, 300);
   };
   arrive();
+  returning = false;
   // Only changes made after arrival are the reader's own.
   const events = Object.keys(kinds).map((key) => `change:${key}`).join(" ");
   model.on(events, leave);

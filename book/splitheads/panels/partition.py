@@ -8,6 +8,7 @@ import ipywidgets
 import traitlets
 
 from ..palette import ON_HEAD, head_colour
+from ..partition import HeadSplit
 from .kit import Panel, View, css, esm, link
 
 MAX_D_MODEL = 16384
@@ -26,7 +27,7 @@ PRESETS = [
         "d_model": 1600,
         "num_heads": 48,
         "note": "A public bug report: 48 is GPT-2 XL's number of layers, typed in as its number of heads. "
-        "The error named neither number, and the search took hours (rasbt/LLMs-from-scratch, issue 444).",
+        "Its author spent hours changing the attention class to make it fit (rasbt/LLMs-from-scratch, issue 444).",
     },
     {
         "name": "GPT-NeoX-20B",
@@ -95,10 +96,11 @@ def partition(d_model: int = 768, num_heads: int = 12, question: dict | None = N
     The start must divide (it is also printed for readers without scripts). Read the reader's
     choice from Python with `panel.d_model.value` and `panel.num_heads.value`.
     """
-    if d_model % num_heads:
-        raise ValueError(
-            f"start from a split that divides: {d_model} = {num_heads} × {d_model // num_heads} + {d_model % num_heads}"
-        )
+    split = HeadSplit(d_model, num_heads)  # a SplitError says what does not divide, and what would
+    d_model, num_heads = split.d_model, split.n_heads
+    for name, value, most in (("d_model", d_model, MAX_D_MODEL), ("num_heads", num_heads, MAX_NUM_HEADS)):
+        if value > most:
+            raise ValueError(f"{name} = {value} is beyond the panel's slider: give at most {most}")
     view = PartitionView(d_model=d_model, num_heads=num_heads, question=question or {})
     full = ipywidgets.Layout(width="100%", max_width="640px")
     controls = [

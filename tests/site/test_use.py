@@ -1,0 +1,123 @@
+"""The site in use: menus, coming back, paper, the reader's own colours, a first visit."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import pages
+
+PANEL = "[data-panel=partition]"
+
+
+@pytest.mark.parametrize("name", pages())
+def test_a_first_visit_is_quiet(visit, address, name):
+    seen = visit(theme=None)
+    page = seen.open(f"{address}/{name}.html")
+    assert seen.complaints == []
+    assert page.evaluate("document.documentElement.dataset.theme") in ("light", "dark")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_first_visit_follows_the_readers_system(visit, address, scheme):
+    page = visit(theme=None, color_scheme=scheme).open(f"{address}/book/index.html")
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+
+
+def test_the_chapter_menu_opens_on_a_phone(visit, address):
+    page = visit(width=390, height=844).open(f"{address}/book/partition-rule.html")
+    page.locator("button.primary-toggle:visible").click()
+    menu = page.get_by_role("link", name="The reshape").first
+    menu.wait_for(state="visible")
+    menu.click()
+    page.wait_for_url("**/book/reshape.html")
+
+
+def test_the_contents_of_a_page_open_on_a_phone(visit, address):
+    page = visit(width=390, height=844).open(f"{address}/book/partition-rule.html")
+    page.locator("button.secondary-toggle:visible").click()
+    entry = page.locator("dialog[open] a", has_text="When it does not divide")
+    entry.wait_for(state="visible")
+    entry.click()
+    page.wait_for_url("**#when-it-does-not-divide")
+
+
+def test_the_sidebar_folds_on_a_desk(visit, address):
+    page = visit().open(f"{address}/book/partition-rule.html")
+    sidebar = page.locator("#pst-primary-sidebar")
+    before = sidebar.bounding_box()
+    page.locator("button.primary-toggle:visible").click()
+    page.wait_for_timeout(600)
+    after = sidebar.bounding_box()
+    assert after is None or after["x"] + after["width"] <= before["x"] + 5
+
+
+@pytest.mark.parametrize("scheme", ["http", "file"])
+def test_who_comes_back_finds_their_place(visit, address, site, scheme):
+    base = address if scheme == "http" else site.as_uri()
+    page = visit().open(f"{base}/book/partition-rule.html")
+    page.locator(PANEL).get_by_role("slider", name="num_heads").press("ArrowRight")
+    page.wait_for_url("**#partition?**")
+    page.evaluate("scrollTo(0, 2500)")
+    page.wait_for_timeout(200)
+    page.goto(f"{base}/book/references.html")
+    page.go_back()
+    page.wait_for_selector(f"{PANEL}[data-live]")
+    page.wait_for_timeout(500)
+    assert abs(page.evaluate("scrollY") - 2500) < 200
+    assert "13" in page.locator(f"{PANEL} p[role=status]").inner_text(), "and the panel as they left it"
+
+
+def test_a_link_to_a_panel_arrives_at_the_panel(visit, address):
+    for fragment in ("partition?d_model=1600&num_heads=48", "partition%3Fd_model=1600&num_heads=48", "partition"):
+        page = visit(height=500).open(f"{address}/book/index.html#{fragment}")
+        page.wait_for_timeout(300)
+        box = page.locator(PANEL).bounding_box()
+        assert -5 <= box["y"] < 200, fragment
+
+
+def test_a_section_stays_in_the_history_when_a_panel_moves(visit, address):
+    url = f"{address}/book/partition-rule.html"
+    page = visit().open(f"{url}#when-it-does-not-divide")
+    page.locator(PANEL).get_by_role("slider", name="num_heads").press("ArrowRight")
+    page.wait_for_url("**#partition?**")
+    page.go_back()
+    assert page.url == f"{url}#when-it-does-not-divide"
+
+
+def test_paper_has_light_no_folds_and_no_buttons(visit, address):
+    page = visit(theme="dark").open(f"{address}/book/partition-rule.html")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.emulate_media(media="print")
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert page.locator("article details").count() >= 6
+    assert page.locator("article details:not([open])").count() == 0
+    assert page.locator(".sh-chips:visible").count() == 0
+    page.emulate_media(media="screen")
+    page.wait_for_timeout(200)
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.locator("article details[open]").count() == 0
+
+
+def test_a_pressed_preset_is_seen_in_the_readers_own_colours(visit, address):
+    page = visit(forced_colors="active").open(f"{address}/book/partition-rule.html")
+    width = "getComputedStyle(document.querySelector('[data-preset][aria-pressed={}]')).borderTopWidth"
+    assert page.evaluate(width.format("true")) == "3px"
+    assert page.evaluate(width.format("false")) == "1px"
+
+
+def test_panels_survive_without_storage(visit, address):
+    seen = visit(theme=None)
+    seen.page.add_init_script(
+        "Object.defineProperty(window, 'localStorage', {get() { throw new DOMException('denied', 'SecurityError'); }})"
+    )
+    page = seen.open(f"{address}/book/partition-rule.html")
+    page.locator(PANEL).get_by_role("slider", name="num_heads").press("ArrowRight")
+    assert page.locator(f"{PANEL} p[role=status]").inner_text().startswith("no whole d_head: 768 = 13")
+
+
+def test_code_does_not_leave_a_phone(visit, address):
+    page = visit(width=390, height=844).open(f"{address}/book/reshape.html")
+    cut = page.evaluate(
+        "[...document.querySelectorAll('.cell_input pre')].filter((p) => p.scrollWidth > p.clientWidth + 1).length"
+    )
+    assert cut == 0
