@@ -121,3 +121,29 @@ def test_code_does_not_leave_a_phone(visit, address):
         "[...document.querySelectorAll('.cell_input pre')].filter((p) => p.scrollWidth > p.clientWidth + 1).length"
     )
     assert cut == 0
+
+
+@pytest.mark.parametrize("name", pages())
+def test_no_code_and_no_output_is_cut_off_on_a_desk(visit, address, name):
+    page = visit().open(f"{address}/{name}.html")
+    cut = page.evaluate(
+        """[...document.querySelectorAll("article pre")]
+            .filter((p) => p.offsetParent && p.scrollWidth > p.clientWidth + 1)
+            .map((p) => p.textContent.split("\\n").sort((a, b) => b.length - a.length)[0])"""
+    )
+    assert cut == []
+
+
+def test_figures_follow_the_dark(visit, address):
+    page = visit(theme="dark").open(f"{address}/book/reshape.html")
+    behind = page.evaluate(
+        """() => { const seen = []; for (let e = document.querySelector(".sh-plot"); e; e = e.parentElement)
+            seen.push(getComputedStyle(e).backgroundColor);
+            return seen.find((colour) => colour !== "rgba(0, 0, 0, 0)"); }"""
+    )
+    assert max(int(part) for part in behind[4:-1].split(",")[:3]) < 60, behind
+
+
+def test_without_scripts_the_page_is_dressed(visit, address):
+    page = visit(theme=None, java_script_enabled=False).open(f"{address}/book/reshape.html", live=False)
+    assert page.locator("html").get_attribute("data-theme") == "light"
