@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from html import unescape
 from itertools import product
 
 import ipywidgets
+import numpy as np
 import pytest
 import torch
 from splitheads.attention import (
@@ -17,6 +20,7 @@ from splitheads.attention import (
     split_heads_by_direct_view,
 )
 from splitheads.panels.reshape import (
+    FREE,
     FUSED,
     MAX_D_HEAD,
     MAX_N_HEADS,
@@ -40,6 +44,7 @@ from splitheads.panels.reshape import (
     wrong_from,
 )
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 SIZES = list(product(range(1, MAX_T + 1), range(1, MAX_N_HEADS + 1), range(1, MAX_D_HEAD + 1)))
@@ -173,11 +178,67 @@ def test_attention_writes_where_the_panel_says():
         v = split_heads(torch.randn(1, T, h * d), h)
         weights = torch.softmax(torch.randn(1, h, T, T), dim=-1)
         assert (weights @ v).stride() == layouts(T, h, d)["attend"].strides
-    assert "scaled_dot_product_attention on a CPU writes token after token" in FUSED
-    x = split_heads(torch.randn(1, 4, 6), 2)
-    fused = scaled_dot_product_attention(x, x, x)
-    assert fused.stride() == layouts(4, 2, 3)["transpose"].strides
-    assert shares_memory(merge_heads(fused), fused)
+
+
+def said(parts: list[list[str]]) -> str:
+    return "".join(text for text, _ in parts)
+
+
+def test_the_fused_kernel_follows_the_strides_of_q_and_nothing_else_does():
+    """What `FUSED` claims, case by case, and `FREE` where every merge is free."""
+    words = said(FUSED)
+    for claim in (
+        "On a CPU, the fused kernel of F.scaled_dot_product_attention keeps the stride order of q",
+        "for a transposed view the merge copies nothing",
+        "for a contiguous q, as after torch.cat, it copies, whatever k and v are",
+        "With dropout_p > 0 or SDPBackend.MATH it copies for any q",
+    ):
+        assert claim in words
+    assert "no order of writing would make the merge copy" in said(FREE)
+    for T, h, d in [*SIZES, (5, 4, 8)]:
+        q, k, v = (split_heads(torch.randn(1, T, h * d), h) for _ in range(3))
+        whole = q.contiguous()
+        joined = torch.cat([q[..., : d // 2], q[..., d // 2 :]], dim=-1)
+        free = {1} & {T, h, d} != set()
+
+        def copies(q: Tensor, k: Tensor, v: Tensor, **options) -> bool:
+            out = scaled_dot_product_attention(q, k, v, **options)
+            return not shares_memory(merge_heads(out), out)
+
+        for key, value in ((k, v), (k.contiguous(), v.contiguous())):
+            where = (T, h, d, key.stride())
+            assert not copies(q, key, value), where
+            assert copies(whole, key, value) == copies(joined, key, value) == (not free), where
+            for any_q in (q, whole, joined):
+                assert copies(any_q, key, value, dropout_p=0.1) == (not free), where
+                with sdpa_kernel(SDPBackend.MATH):
+                    assert copies(any_q, key, value) == (not free), where
+    token_after_token, head_after_head = (160, 8, 32, 1), (160, 40, 8, 1)
+    assert scaled_dot_product_attention(q, k, v).stride() == token_after_token
+    assert scaled_dot_product_attention(whole, k, v).stride() == head_after_head
+    assert scaled_dot_product_attention(q, k, v, dropout_p=0.1).stride() == head_after_head
+
+
+def test_the_threads_are_told_as_they_are():
+    """Each address with the words that its thread holds; a thread that is added needs its words here."""
+    threads = {
+        "harvardnlp/annotated-transformer/issues/17": "should be view(nbatches, h, -1, d_k)",
+        "hyunwoongko/transformer/issues/15": "asks whether it can be done without the transpose",
+        "zhouhaoyi/Informer2020/issues/59": "asks why view and not permute",
+        "jsbaan/transformer-from-scratch/pull/6": "“probably because the copy task is too easy”",
+        "MarcoMeter/episodic-transformer-memory-ppo/pull/22": "“the same projection” for all heads",
+    }
+    found = []
+    for variant in VARIANTS:
+        words = said(variant["seen"])
+        for text, address in variant["seen"]:
+            if address:
+                thread = address.removeprefix("https://github.com/")
+                assert threads[thread] in words, thread
+                repository, _, number = thread.rsplit("/", 2)
+                assert text == f"{repository} #{number}"
+                found.append(thread)
+    assert sorted(found) == sorted(threads)
 
 
 def test_the_lines_of_code_do_what_the_table_says():
@@ -270,8 +331,68 @@ def test_controls_are_joined_to_the_view_and_named(monkeypatch):
             assert view.limits[name][0] <= preset[name] <= view.limits[name][1]
     assert reshape(4, 1, 3).view.question == {}
     assert reshape(question={}).view.question == {}
-    with pytest.raises(ValueError, match="tokens = 7 is outside the slider, 1 to 6"):
-        reshape(7, 2, 3)
+
+
+@pytest.mark.parametrize(("name", "most"), [("tokens", MAX_T), ("n_heads", MAX_N_HEADS), ("d_head", MAX_D_HEAD)])
+def test_a_size_that_the_slider_does_not_have_is_refused(name, most):
+    for bad in (
+        0,
+        -1,
+        most + 1,
+        10**9,
+        True,
+        np.True_,
+        torch.tensor(True),
+        2.0,
+        float("nan"),
+        "3",
+        b"3",
+        None,
+        [2],
+        1j,
+    ):
+        with pytest.raises(
+            ValueError, match=re.escape(f"{name} = {bad!r}: the slider takes whole numbers from 1 to {most}")
+        ):
+            reshape(**{name: bad})
+    for good in (1, most, np.int64(2)):
+        value = getattr(reshape(**{name: good}).view, {"tokens": "T"}.get(name, name))
+        assert value == good
+        assert type(value) is int
+
+
+MISCOUNTED = re.compile(
+    r"\b1 (?:of the 1 )?(?:input )?(?:tokens|columns|features|heads|weights|rows|cells|numbers)\b"
+    r"|(?<![\d.])(?!1 )\d+ (?:input )?(?:token|column|feature|head|weight)\b(?! \d)"
+    r"|\ball 1\b|\bof the 1\b|\b1 \w+ (?:of a token )?are\b|\bone (?:tokens|columns|features|heads)\b|\bi \+ 0\b|\btokens \d+(?! (?:and|to) \d)"
+)
+
+
+def test_number_agreement_in_what_python_says():
+    for good in (
+        "1 token, 2 heads of 1 column",
+        "all 6 features of token 0 and token 1",
+        "tokens 2 to 5",
+        "4 × 6 and 2",
+    ):
+        assert not MISCOUNTED.search(good)
+    for bad in (
+        "1 tokens",
+        "2 head of",
+        "all 1 features",
+        "each of the 1 tokens",
+        "The 1 column of a token are",
+        "the one features of",
+        "11 column,",
+    ):
+        assert MISCOUNTED.search(bad)
+    for T, h, d in SIZES:
+        asked = opening_question(T, h, d)
+        texts = [re.sub(r"<[^>]+>", "\n", unescape(reshape(T, h, d, question={})._twin))]
+        texts += [option["why"] for option in asked["options"]] if asked else []
+        texts.append(hold([offset for row in rows_of(T, h, d, "direct view") for offset in row], h, d))
+        for text in texts:
+            assert not MISCOUNTED.search(text), (T, h, d, text)
 
 
 def test_a_page_does_not_carry_much():

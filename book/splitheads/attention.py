@@ -174,8 +174,8 @@ def merge_heads_without_transpose(x: Tensor) -> Tensor:
     tokens of one head where it should hold h heads of one token. Right by accident if h = 1 or
     T = 1. It also undoes `split_heads_by_direct_view` exactly, so a round trip cannot tell.
 
-    Seen in github.com/jsbaan/transformer-from-scratch/pull/6, where a model learned its copy task
-    all the same, and github.com/meta-pytorch/opacus/pull/825.
+    Seen in github.com/jsbaan/transformer-from-scratch/pull/6, whose author writes that the training test had
+    still passed, and github.com/meta-pytorch/opacus/pull/825.
     """
     B, h, T, d = _axes(x, "[B, h, T, d]")
     return x.reshape(B, T, h * d)  # [B, T, h*d], in name only

@@ -48,6 +48,7 @@ export function trace(stages, layouts) {
 }
 
 const count = (n, one) => (n === 1 ? `1 ${one}` : `${n} ${one}s`);
+const every = (n) => (n === 1 ? "the one" : `all ${n}`);
 const listed = (words) => (words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words[0]);
 
 /** What some cells hold, in words: "all 6 features of token 0 and 3 of the 6 of token 1". */
@@ -62,11 +63,24 @@ export function hold(cells, width) {
     return `${n < width && names.length > 1 ? "each of " : ""}${listed(names)}`;
   };
   const amounts = [...new Set(counts.values())].sort((a, b) => b - a);
-  return listed(amounts.map((n, i) => `${n === width ? `all ${n}` : `${n} of the ${width}`}${i ? "" : " features"} of ${tokens(n)}`));
+  return listed(amounts.map((n, i) => `${n === width ? every(n) : `${n} of the ${width}`}${i ? "" : width === 1 ? " feature" : " features"} of ${tokens(n)}`));
 }
 
 /** What a step does to memory, in two words. */
 export const memory = (step, { fresh }) => (fresh ? (step === "merge" ? "copied" : "new memory") : "no copy");
+
+/** A cell's place in its buffer, by the strides: "12 × head + 3 × token + column". */
+export function placeOf({ shape, strides, stage }, row) {
+  const axes = shape.length === 3 ? [row, "column"] : stage === "view" ? [row, "head", "column"] : ["head", row, "column"];
+  return axes.map((axis, i) => (strides[i + 1] === 1 ? axis : `${strides[i + 1]}\u00a0×\u00a0${axis}`)).join(" + ");
+}
+
+/** What the number in a cell means, and how the strides find the cell in memory. */
+export function numbers(tensor, row, input) {
+  return tensor.buffer.name === "A"
+    ? `A cell's number is its place in buffer A, the ${input ? "input" : "projected tensor"}: ${placeOf(tensor, row)}.`
+    : `A cell's number is still its place in buffer A, where it came from. In buffer ${tensor.buffer.name}, the strip below, it lies at ${placeOf(tensor, row)}.`;
+}
 
 /** The result in words: what the tensor is first, then what that means. */
 export function sentence({ T, h, d, step, variant, tensor, wrongFrom, wrongStep }) {
@@ -76,17 +90,19 @@ export function sentence({ T, h, d, step, variant, tensor, wrongFrom, wrongStep 
   const short = `shape [${tensor.shape.join(", ")}], strides (${tensor.strides.join(", ")}): ` +
     `${tensor.contiguous ? "contiguous" : "not contiguous"}, ${input ? "the input" : memory(step, tensor)}.`;
   const rights = {
-    projected: `The projection wrote ${count(T, "token")} of ${count(width, "column")}, and each run of ${count(d, "column")} belongs to one head.`,
-    view: `The ${count(width, "column")} of a token are now counted as ${h} × ${d}. Nothing moves.`,
+    projected: `The projection wrote ${count(T, "token")} of ${count(width, "column")}, and each ${d === 1 ? "column" : `run of ${d} columns`} belongs to one head.`,
+    view: `The ${count(width, "column")} of a token ${width === 1 ? "is" : "are"} now counted as ${h} × ${d}. Nothing moves.`,
     transpose: "Two sizes change places, and so do their strides; memory is left alone. " + (tensor.contiguous
       ? "It still counts as contiguous, because an axis of size 1 is never stepped along."
       : `Each head can now be read as a matrix of ${T} × ${d}.`),
     attend: "Attention runs in each head by itself and writes a new tensor, head after head. " +
       "A cell keeps its head, token and column, and so its number here, though not its value.",
-    merge: "The transpose makes the heads of a token neighbours again by index; " + (tensor.fresh
-      ? "in memory they lie apart, so reshape copies, where .view would raise."
-      : `${d === 1 && h > 1 && T > 1 ? "with d_head = 1 one stride reaches them all" : "here they are neighbours in memory too"}, ` +
-        "so reshape copies nothing and .view would do."),
+    merge: h === 1
+      ? "With n_heads = 1 a token's columns never lay apart, so reshape copies nothing and .view would do."
+      : "The transpose makes the heads of a token neighbours again by index; " + (tensor.fresh
+        ? "in memory they lie apart, so reshape copies, where .view would raise."
+        : `${d === 1 && T > 1 ? "with d_head = 1 one stride reaches them all" : "here they are neighbours in memory too"}, ` +
+          "so reshape copies nothing and .view would do."),
   };
   if (variant === "correct") return [short, rights[step]];
   if (variant === "slice the input first") {
@@ -135,7 +151,7 @@ export function measure(T, h, d, width) {
       (width - abreast * label - (abreast - 1) * gap) / (abreast * d), Math.max(250, 0.8 * width) / (Math.ceil(h / abreast) * T))),
   });
   const roomy = fit(58, 12);
-  return roomy.cell >= 24 ? { ...roomy, words: true } : { ...fit(20, 5), words: false };
+  return roomy.cell >= 24 ? { ...roomy, words: true } : { ...fit(20, 3), words: false };
 }
 
 /** Where each cell and each label of a tensor stands on the board. */
@@ -172,6 +188,9 @@ export function place(tensor, T, h, d, sizes, misplaced) {
   };
 }
 
+/** [[text, address or ""], ...] as nodes. */
+const linked = (parts) => parts.map(([text, href]) => (href ? el("a", { href }, text) : text));
+
 function render({ model, el: host }) {
   host.classList.add("sh-view", "sh-reshape");
   const limits = model.get("limits"); // {T: [low, high], ...}
@@ -192,6 +211,7 @@ function render({ model, el: host }) {
   const meaning = el("span");
   status.append(verdict, short, " ", meaning);
   const board = el("div", { class: "sh-board", role: "img" });
+  const meant = el("p", { class: "sh-label sh-legend sh-numbers" });
   const legend = el("p", { class: "sh-label sh-legend" },
     el("span", { class: "sh-notch", "aria-hidden": "true" }), "elsewhere in the correct variant");
   const error = el("div", { class: "sh-error", hidden: true }, "In its place: ",
@@ -207,7 +227,7 @@ function render({ model, el: host }) {
   const overview = el("table", { class: "sh-steps" },
     el("thead", {}, el("tr", {},
       ...["step", "shape", "strides"].map((name) => el("th", { scope: "col" }, name)),
-      el("th", { scope: "col", abbr: "contiguous" }, "contig."), el("th", { scope: "col" }, "buffer"))),
+      el("th", { scope: "col", abbr: "contiguous" }, "contig."), el("th", { scope: "col", abbr: "buffer" }, "buf."))),
     el("tbody", {}, ...rows.map(({ row }) => row)));
   const readsTitle = el("p", { class: "sh-label" });
   const reads = el("div", { class: "sh-reads", role: "img" });
@@ -221,11 +241,24 @@ function render({ model, el: host }) {
   host.append(
     el("p", { class: "sh-code sh-line" }, line, remark), status,
     el("div", { class: "sh-stage" },
-      el("div", { class: "sh-at-board" }, board, legend),
+      el("div", { class: "sh-at-board" }, board, legend, meant),
       el("div", { class: "sh-at-strip" }, stripTitle, strip),
       el("div", { class: "sh-at-side" }, overview, readsTitle, reads)),
     error, aside, shelf, note, seen);
   if (asked) host.prepend(asked);
+
+  // A locked prediction sets the state of a board that may be off the screen: say so, and lead there.
+  const outcome = model.get("question").outcome;
+  const jump = el("button", { type: "button", class: "sh-jump", hidden: true, onclick: () => {
+    assign(model, outcome);
+    const root = host.closest(".sh-panel");
+    // The last control, which is the step, and the board below it fit on one screen.
+    const control = [...root?.children ?? []].find((child) => child.contains(host))?.previousElementSibling ?? host;
+    control.scrollIntoView({ block: "start" });
+    control.querySelector("input:checked")?.focus({ preventScroll: true });
+  } });
+  asked?.querySelector(".sh-verdict").before(jump);
+  asked?.addEventListener("click", () => { jump.hidden = !outcome || !asked.hasAttribute("data-locked"); });
 
   let built = "";
   let boardCells = [];
@@ -288,6 +321,12 @@ function render({ model, el: host }) {
     shownWidth = room;
     host.classList.toggle("sh-still", still);
 
+    if (outcome) {
+      const there = Object.entries(outcome).every(([name, value]) => model.get(name) === value);
+      const what = `variant “${variants[outcome.variant ?? variant].name}”, step “${steps[outcome.step ?? step]}”`;
+      say(jump, there ? `The panel below now shows ${what} ↓` : `Show ${what} in the panel below again ↓`);
+    }
+
     const misplaced = tensor.cells.filter((cell, i) => cell.origin !== right.cells[i].origin);
     const measured = measure(T, h, d, room);
     const { height, labels, spot } = place(tensor, T, h, d, measured, misplaced.length > 0);
@@ -306,6 +345,7 @@ function render({ model, el: host }) {
       cell.toggleAttribute("data-astray", astray.has(origin));
     }
     legend.hidden = misplaced.length === 0;
+    say(meant, numbers(tensor, misplaced.length ? "row" : "token", chosen.name === "slice the input first"));
     const spoken = [];
     for (const { index, origin } of tensor.cells) {
       const where = index.slice(1, -1);
@@ -314,13 +354,13 @@ function render({ model, el: host }) {
       if (index.at(-1) === 0) spoken.push(`${name}: ${origin}`);
       else spoken[spoken.length - 1] += ` ${origin}`;
     }
-    board.setAttribute("aria-label", `The tensor, each cell numbered by its place in the projected memory. ${spoken.join("; ")}.${misplaced.length ? ` ${misplaced.length} of ${T * width} are not where the correct variant has them.` : ""}`);
+    board.setAttribute("aria-label", `The tensor, each cell numbered by its place in buffer A. ${spoken.join("; ")}.${misplaced.length ? ` ${misplaced.length} of ${T * width} are elsewhere in the correct variant.` : ""}`);
 
     const { name: buffer, storage } = tensor.buffer;
     const origins = { A: chosen.name === "slice the input first" ? "the input" : "from the projection", B: "from attention", C: "the merge's copy" };
     say(stripTitle, `Memory: buffer ${buffer}, ${origins[buffer]}`);
     const long = strip.clientWidth || 320;
-    const square = Math.max(18, Math.min(24, Math.floor(long / storage.length)));
+    const square = Math.max(20, Math.min(24, Math.floor(long / storage.length)));
     let across = Math.floor(long / square);
     across -= across >= width ? across % width : across % d;
     strip.style.height = `${Math.ceil(storage.length / across) * square}px`;
@@ -342,12 +382,14 @@ function render({ model, el: host }) {
     });
 
     error.hidden = !(tensor.stage === "merge" && tensor.fresh);
-    say(aside, tensor.stage === "attend" || !error.hidden ? model.get("fused") : "");
+    // The layout of attention's result matters to a merge that transposes, and to no other.
+    const merged = chosen.stages.at(-1) === "merge" && ["attend", "merge"].includes(tensor.stage);
+    aside.replaceChildren(...linked(!merged ? [] : model.get(h > 1 && T > 1 && d > 1 ? "fused" : "free")));
 
     const sliced = chosen.name === "slice the input first" && h > 1;
     say(readsTitle, sliced
       ? `Who reads what: head i reads ${d} of the ${width} input features, ${h * d * d} weights per projection in all.`
-      : `Who reads what: every head reads all ${count(width, "input feature")}, ${width * width} weights per projection in all.`);
+      : `Who reads what: ${h === 1 ? "the one" : "every"} head reads ${every(width)} input ${width === 1 ? "feature" : "features"}, ${count(width * width, "weight")} per projection in all.`);
     reads.style.gridTemplateColumns = `auto repeat(${width}, minmax(0, 14px))`;
     reads.replaceChildren(...Array.from({ length: h }, (_, head) => [
       el("span", { class: "sh-row-name" }, `head ${head}`),
@@ -358,13 +400,13 @@ function render({ model, el: host }) {
       }),
     ]).flat());
     reads.setAttribute("aria-label", sliced
-      ? `${h} heads by ${width} input features: head i reads features ${d}i to ${d}i + ${d - 1} only.`
+      ? `${h} heads by ${width} input features: each head reads ${count(d, "feature")} of its own and no other.`
       : `${count(h, "head")} by ${count(width, "input feature")}: all read.`);
 
     const current = presets.find((preset) => preset.T === T && preset.n_heads === h && preset.d_head === d);
     chips.forEach((chip, i) => chip.setAttribute("aria-pressed", String(presets[i] === current)));
     say(note, current ? current.note : "");
-    seen.replaceChildren(...chosen.seen.map(([text, href]) => (href ? el("a", { href }, text) : text)));
+    seen.replaceChildren(...linked(chosen.seen));
   }
 
   const events = "change:T change:n_heads change:d_head change:step change:variant";

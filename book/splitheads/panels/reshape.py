@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from html import escape
-from typing import NamedTuple
+from operator import index
+from typing import Any, NamedTuple
 
 import ipywidgets
 import traitlets
@@ -47,13 +48,16 @@ VARIANTS = [
             MERGE,
         ],
         "seen": [
-            ["Proposed as a simplification in ", ""],
-            ["hyunwoongko/transformer #15", f"{GITHUB}/hyunwoongko/transformer/issues/15"],
-            [" and ", ""],
+            ["In ", ""],
             ["harvardnlp/annotated-transformer #17", f"{GITHUB}/harvardnlp/annotated-transformer/issues/17"],
-            ["; reported as a bug in ", ""],
+            [" a reader thinks that the right line is an error and should be view(nbatches, h, -1, d_k); in ", ""],
+            ["hyunwoongko/transformer #15", f"{GITHUB}/hyunwoongko/transformer/issues/15"],
+            [" one asks whether it can be done without the transpose. In ", ""],
             ["zhouhaoyi/Informer2020 #59", f"{GITHUB}/zhouhaoyi/Informer2020/issues/59"],
-            [".", ""],
+            [
+                " it was the code: a reader asks why view and not permute, and an author answers that they will fix it.",
+                "",
+            ],
         ],
     },
     {
@@ -63,7 +67,10 @@ VARIANTS = [
         "seen": [
             ["Repaired in ", ""],
             ["jsbaan/transformer-from-scratch #6", f"{GITHUB}/jsbaan/transformer-from-scratch/pull/6"],
-            [", after the model had learned its copy task all the same.", ""],
+            [
+                ". Its author writes that the training test had still passed, “probably because the copy task is too easy”.",
+                "",
+            ],
         ],
     },
     {
@@ -82,7 +89,7 @@ VARIANTS = [
                 "MarcoMeter/episodic-transformer-memory-ppo #22",
                 f"{GITHUB}/MarcoMeter/episodic-transformer-memory-ppo/pull/22",
             ],
-            [", where all heads shared one small matrix besides.", ""],
+            [": the code had split the input first, and then used “the same projection” for all heads.", ""],
         ],
     },
 ]
@@ -102,8 +109,8 @@ PRESETS = [
         "T": 4,
         "n_heads": 1,
         "d_head": 3,
-        "note": "With one head there is nothing to split, and all three mistakes pass. The repair of a merge changed no "
-        "result at all while the model had one head (hackiey/QAnet-pytorch, issue 2).",
+        "note": "With one head there is nothing to split, and all three mistakes pass. A reader who proposed a repair "
+        "of a merge saw no change in the result: the number of heads was 1 (hackiey/QAnet-pytorch, issue 2).",
     },
     {
         "name": "one token",
@@ -129,11 +136,28 @@ VIEW_ERROR = (
 """What PyTorch says of `.view` in place of a `.reshape` that copies. A test raises it and compares."""
 
 
-FUSED = (
-    "Here attention writes head after head, as weights @ x does. F.scaled_dot_product_attention on a CPU writes "
-    "token after token instead, and then the merge has nothing to copy."
-)
-"""Shown where the layout of attention's result matters. A test looks at the strides of both."""
+FUSED = [
+    [
+        "Here attention writes head after head, so the merge copies. On a CPU, the fused kernel of "
+        "F.scaled_dot_product_attention keeps the stride order of q (",
+        "",
+    ],
+    ["pytorch/pytorch #138340", f"{GITHUB}/pytorch/pytorch/issues/138340"],
+    [
+        " asks the same of cuDNN): for a transposed view the merge copies nothing; for a contiguous q, as after "
+        "torch.cat, it copies, whatever k and v are. With dropout_p > 0 or SDPBackend.MATH it copies for any q.",
+        "",
+    ],
+]
+"""Shown where the layout of attention's result decides whether the merge copies. A test tries every case."""
+
+FREE = [
+    [
+        "Here attention writes head after head. At these sizes no order of writing would make the merge copy.",
+        "",
+    ],
+]
+"""Shown in place of `FUSED` where one head, one token or d_head = 1 makes every merge free."""
 
 NARROW = "\N{NO-BREAK SPACE}"
 """Between the numbers of one row, so that a line never breaks inside it."""
@@ -276,7 +300,8 @@ class ReshapeView(View):
     stages = traitlets.List(STAGES).tag(sync=True)
     variants = traitlets.List(VARIANTS).tag(sync=True)
     presets = traitlets.List(PRESETS).tag(sync=True)
-    fused = traitlets.Unicode(FUSED).tag(sync=True)
+    fused = traitlets.List(FUSED).tag(sync=True)
+    free = traitlets.List(FREE).tag(sync=True)
     view_error = traitlets.Unicode(VIEW_ERROR).tag(sync=True)
     table = traitlets.Dict(every_size()).tag(sync=True)
     mistakes = traitlets.Dict(every_mistake()).tag(sync=True)
@@ -292,9 +317,15 @@ def rows_of(T: int, h: int, d: int, stage: str, block: int = 0) -> list[list[int
     return [[block * heads + t * along + c * across for c in range(d)] for t in range(T)]
 
 
+def count(n: int, one: str) -> str:
+    """ "1 token", "2 tokens"."""
+    return f"{n} {one}" if n == 1 else f"{n} {one}s"
+
+
 def hold(offsets: list[int], h: int, d: int) -> str:
     """In words, what some cells hold: "all 6 features of token 0 and 3 of the 6 of token 1"."""
     width = h * d
+    whole = "the one" if width == 1 else f"all {width}"
     counts: dict[int, int] = {}
     for offset in offsets:
         counts[offset // width] = counts.get(offset // width, 0) + 1
@@ -302,10 +333,8 @@ def hold(offsets: list[int], h: int, d: int) -> str:
     for amount in sorted(set(counts.values()), reverse=True):
         tokens = [f"token {token}" for token, count in counts.items() if count == amount]
         each = "each of " if amount < width and len(tokens) > 1 else ""
-        features = "" if said else " features"
-        said.append(
-            f"{f'all {amount}' if amount == width else f'{amount} of the {width}'}{features} of {each}{listed(tokens)}"
-        )
+        features = "" if said else " feature" if width == 1 else " features"
+        said.append(f"{whole if amount == width else f'{amount} of the {width}'}{features} of {each}{listed(tokens)}")
     return listed(said)
 
 
@@ -347,7 +376,7 @@ def drawing(T: int, h: int, d: int, stage: str) -> str:
     for i, block in enumerate(blocks):
         rows = rows_of(T, h, d, stage, block or 0)
         left = i * (label + d * cell + 16)
-        title = f"{h * d} columns" if block is None else f"head {block}"
+        title = count(h * d, "column") if block is None else f"head {block}"
         parts.append(f'<text x="{left + label}" y="15" font-size="14" fill="currentColor">{title}</text>')
         for t, row in enumerate(rows):
             y = head + t * cell
@@ -389,7 +418,7 @@ def twin(T: int, h: int, d: int) -> str:
         f"and head 0 would hold {held}.</p>"
     )
     return (
-        f"<p>{T} tokens, {h} heads of {d} columns. Each cell prints its place in memory; its colour is its head's.</p>"
+        f"<p>{count(T, 'token')}, {count(h, 'head')} of {count(d, 'column')}. Each cell prints its place in memory; its colour is its head's.</p>"
         f"<p>Projected, {list(found['projected'].shape)}:</p>{drawing(T, h, d, 'projected')}"
         f"<p>After view and transpose, {list(found['transpose'].shape)}, same memory:</p>{drawing(T, h, d, 'transpose')}"
         f"<ol>{lines}</ol>{wrong if wrong_from('direct view', T, h) else ''}"
@@ -403,17 +432,30 @@ def memory(step: str, x: Layout) -> str:
     return "copied" if step == "merge" else "new memory"
 
 
+def whole_number(name: str, value: Any, most: int) -> int:
+    """`value` as an int from 1 to `most`. A bool is no number here, and neither is 2.0: as in `partition`."""
+    try:
+        number = None if "bool" in f"{type(value).__name__} {getattr(value, 'dtype', '')}" else index(value)
+    except TypeError:
+        number = None
+    if number is None or not 1 <= number <= most:
+        raise ValueError(f"{name} = {value!r}: the slider takes whole numbers from 1 to {most}")
+    return number
+
+
 def reshape(tokens: int = 4, n_heads: int = 2, d_head: int = 3, question: dict | None = None) -> Panel:
     """Sliders `T`, `n_heads`, `d_head`; the `step` and the `variant` to look at; every number's place.
 
     The opening question is about the direct view at these sizes; pass your own (see `kit.question`),
     or `{}` for none. From Python, `panel.step.value` and `panel.variant.value` are names,
     `panel.step.index` and `panel.variant.index` their positions.
+
+    Raises:
+        ValueError: a size that its slider does not have: tokens 1 to 6, n_heads 1 to 4, d_head 1 to 4.
     """
-    most = {"tokens": MAX_T, "n_heads": MAX_N_HEADS, "d_head": MAX_D_HEAD}
-    for name, value in {"tokens": tokens, "n_heads": n_heads, "d_head": d_head}.items():
-        if not 1 <= value <= most[name]:
-            raise ValueError(f"{name} = {value} is outside the slider, 1 to {most[name]}")
+    tokens = whole_number("tokens", tokens, MAX_T)
+    n_heads = whole_number("n_heads", n_heads, MAX_N_HEADS)
+    d_head = whole_number("d_head", d_head, MAX_D_HEAD)
     asked = opening_question(tokens, n_heads, d_head) if question is None else question
     view = ReshapeView(T=tokens, n_heads=n_heads, d_head=d_head, question=asked)
     full = ipywidgets.Layout(width="100%", max_width="640px")
