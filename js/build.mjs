@@ -49,15 +49,24 @@ const standIns = {
 
 // anywidget is published as an AMD module: one call of `define` with a factory that
 // wants the base classes. Hand the factory over as an export, so that the page's
-// own `define`, if any, is never touched.
-const AMD = 'define(["@jupyter-widgets/base"], widget_default);';
+// own `define`, if any, is never touched. And a view that cannot be drawn is told
+// so, where the original throws into the void: see `failed` in src/runtime.js.
+const REWRITES = [
+  ['define(["@jupyter-widgets/base"], widget_default);', 'export default widget_default;'],
+  ['throwAnywidgetError(result.error);', 'view.failed(result.error);'],
+  ['throwAnywidgetError(error));', 'view.failed(error));'],
+  ['resolvers.reject(new Error("[anywidget] Failed to initialize model."));', 'resolvers.resolve();'],
+];
 const anywidget = {
   name: 'anywidget',
   setup(b) {
     b.onLoad({ filter: /[\\/]anywidget[\\/]dist[\\/]index\.js$/ }, ({ path }) => {
-      const source = readFileSync(path, 'utf8');
-      if (source.split(AMD).length !== 2) fail('anywidget no longer ends in the one call of define that this build rewrites');
-      return { contents: source.replace(AMD, 'export default widget_default;'), loader: 'js' };
+      let contents = readFileSync(path, 'utf8');
+      for (const [from, to] of REWRITES) {
+        if (contents.split(from).length !== 2) fail(`anywidget no longer has, exactly once: ${from}`);
+        contents = contents.replace(from, to);
+      }
+      return { contents, loader: 'js' };
     });
   },
 };
@@ -165,7 +174,7 @@ const also = {
 };
 const rule = `${'-'.repeat(78)}\n`;
 const licences = [`runtime.js holds code of these packages, unchanged but for what js/src/stand-ins
-leaves out or replaces.\n`];
+leaves out or replaces, and for anywidget's last line and its answers to errors (js/build.mjs).\n`];
 for (const name of [...packages].sort()) {
   const { version, license } = JSON.parse(read(name, 'package.json'));
   licences.push([`${rule}${name} ${version} (${license})\n${rule}`, licenceOf(name), ...(also[name] || [])].join('\n\n').replace(`${rule}\n\n`, `${rule}\n`) + '\n');

@@ -1,6 +1,9 @@
 // What the official views lack on a page of prose: accessible names, roles, values
 // and keys. `improve` is called once for every view the manager makes, nested ones
 // too, and again after each change of its model, when the view has redrawn itself.
+import { box, field, typed } from './numbers.js';
+import { keys, touch } from './sliders.js';
+
 const set = (el, attributes) => {
   for (const [name, value] of Object.entries(attributes)) {
     if (value == null) el.removeAttribute(name);
@@ -50,14 +53,14 @@ function slider(view) {
   values();
   // The readout is a field to type in when the view can read what was typed;
   // SelectionSlider's cannot, so there it is plain text.
-  const typed = Boolean(view.handleTextChange);
-  if (!typed) readout.contentEditable = 'false';
+  const isField = Boolean(view.handleTextChange);
+  if (isField) field(view);
+  else readout.contentEditable = 'false';
   set(readout, {
-    role: typed ? 'textbox' : null,
-    'aria-label': typed ? `${name}, typed value` : null,
-    'aria-disabled': typed ? disabled : null,
-    'aria-hidden': typed ? null : true,
-    inputmode: typed ? 'decimal' : null,
+    role: isField ? 'textbox' : null,
+    'aria-label': isField ? `${name}, typed value` : null,
+    'aria-disabled': isField ? disabled : null,
+    'aria-hidden': isField ? null : true,
   });
 }
 
@@ -113,9 +116,12 @@ export function improve(view) {
   for (const icon of view.el.matches('.widget-play, .widget-valid') ? view.el.querySelectorAll('i') : []) icon.dataset.faI2svg = '';
   describe(view);
   view.listenTo(view.model, 'change', () => describe(view));
-  // Leaving a typed field counts as having typed (the official view waits for a
-  // bubbling `blur`, which there is not).
-  if (view.$slider && view.handleTextChange) view.readout.addEventListener('blur', () => view.handleTextChange());
+  if (view.$slider) {
+    keys(view);
+    touch(view);
+    if (view.handleTextChange) typed(view);
+  }
+  box(view);
   if (view.luminoWidget?.collapseWidgets) {
     view.displayed.then(() => describe(view));
     view.luminoWidget.selection.selectionChanged.connect(() => describe(view));

@@ -22,6 +22,18 @@ const MODULES = {
   anywidget: anywidget({ DOMWidgetModel, DOMWidgetView }),
 };
 
+// What cannot be drawn says so in its place; the console has the reason.
+function giveUp(el, error) {
+  console.warn(error);
+  el.classList.add('splitheads-notice');
+  el.textContent = 'This control needs a running notebook: it could not be drawn on this page.';
+}
+
+// build.mjs makes anywidget call this where its module or its `render` fails.
+MODULES.anywidget.AnyView.prototype.failed = function (error) {
+  giveUp(this.el, error);
+};
+
 // anywidget resolves a view before its module has been imported; wait for its first
 // element, but not for ever.
 const drawn = ({ el, model }) =>
@@ -59,7 +71,14 @@ class PageManager extends ManagerBase {
   }
 
   create_view(model, options) {
-    const view = super.create_view(model, options).then((view) => (improve(view), view));
+    const view = super.create_view(model, options).then((view) => {
+      try {
+        improve(view);
+      } catch (error) {
+        console.warn(error);
+      }
+      return view;
+    });
     this.drawn.push(view.then(drawn));
     return view;
   }
@@ -96,9 +115,7 @@ async function show(manager, script) {
     addEventListener('resize', () => MessageLoop.postMessage(view.luminoWidget, Widget.ResizeMessage.UnknownSize));
     await view.displayed;
   } catch (error) {
-    console.warn(error);
-    el.classList.add('splitheads-notice');
-    el.textContent = 'This control needs a running notebook: it could not be drawn on this page.';
+    giveUp(el, error);
   }
 }
 

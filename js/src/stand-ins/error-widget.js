@@ -14,7 +14,8 @@ export function createErrorWidgetModel(error, msg) {
 export class ErrorWidgetView extends DOMWidgetView {
   render() {
     this.el.classList.add('jupyter-widgets', 'splitheads-notice');
-    this.el.textContent = `This control needs a running notebook: ${this.model.name} from ${this.model.module} is not on this page.`;
+    const { name, module } = this.model;
+    this.el.textContent = `This control needs a running notebook: ${name ? `${name} from ${module} is not` : 'it could not be drawn'} on this page.`;
   }
 }
 
