@@ -495,7 +495,7 @@ def free_port() -> int:
 )
 def test_a_port_that_is_none(served, port):
     said = one_sentence(serve(served, PORT=port))
-    assert said.startswith(f"PORT={port} is not a port:")
+    assert said.startswith(f"PORT={port[:40]} is not a port:")
     assert "1 to 65535" in said
 
 

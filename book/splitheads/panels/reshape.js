@@ -284,6 +284,9 @@ function render({ model, el: host }) {
   }
 
   function update() {
+    // Both widths before anything is written: each read after a change costs a layout of the page.
+    const room = board.clientWidth || 320;
+    const long = strip.clientWidth || 320;
     const [T, h, d, step, variant] = ["T", "n_heads", "d_head", "step", "variant"].map((name) => model.get(name));
     const chosen = variants[variant];
     const entry = table[`${T},${h},${d}`].split(";");
@@ -313,7 +316,6 @@ function render({ model, el: host }) {
     });
 
     // Cells travel only between steps of the same tensor; other sizes are another tensor.
-    const room = board.clientWidth || 320;
     const sizes = `${T},${h},${d}`;
     const still = sizes !== built || room !== shownWidth;
     if (sizes !== built) build(T, h, d);
@@ -359,7 +361,6 @@ function render({ model, el: host }) {
     const { name: buffer, storage } = tensor.buffer;
     const origins = { A: chosen.name === "slice the input first" ? "the input" : "from the projection", B: "from attention", C: "the merge's copy" };
     say(stripTitle, `Memory: buffer ${buffer}, ${origins[buffer]}`);
-    const long = strip.clientWidth || 320;
     const square = Math.max(20, Math.min(24, Math.floor(long / storage.length)));
     let across = Math.floor(long / square);
     across -= across >= width ? across % width : across % d;
