@@ -250,3 +250,14 @@ def test_an_address_on_its_way_is_not_overwritten(panel):
     panel.page.wait_for_timeout(700)
     assert status(panel).startswith("d_head = 80:")
     assert panel.page.url.endswith("#partition?d_model=2560&num_heads=32")
+
+
+def test_what_lies_below_stays_where_it_is_while_a_slider_moves(panel):
+    """Once a split that fails has been seen, legal and failing splits take the same room."""
+    heads = handle(panel, "num_heads")
+    heights = []
+    for key in ("ArrowRight", "ArrowLeft", "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowLeft"):
+        heads.press(key)
+        panel.page.wait_for_timeout(150)
+        heights.append(panel.bounding_box()["height"])
+    assert max(heights[1:]) - min(heights[1:]) < 0.5, heights

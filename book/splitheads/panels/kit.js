@@ -161,6 +161,23 @@ export function perFrame(draw) {
   return () => { asked ||= requestAnimationFrame(() => { asked = 0; draw(); }); };
 }
 
+/**
+ * Let nodes grow with their contents and never shrink again at the same width: what lies below a
+ * panel stays where it is while a slider moves, and the browser need not paint it anew.
+ */
+export function growOnly(...nodes) {
+  const widths = new Map();
+  const observer = new ResizeObserver((entries) => {
+    for (const { target, borderBoxSize: [{ inlineSize: width, blockSize: height }] } of entries) {
+      if (widths.get(target) !== width) target.style.minHeight = "";
+      else target.style.minHeight = `${height}px`;
+      widths.set(target, width);
+    }
+  });
+  nodes.forEach((node) => observer.observe(node));
+  return () => observer.disconnect();
+}
+
 /** Redraw when the reader switches between light and dark, on the site or in a notebook. */
 export function onTheme(redraw) {
   const observer = new MutationObserver(redraw);

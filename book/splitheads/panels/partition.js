@@ -1,5 +1,5 @@
 // The width cut into heads: one bar of d_model columns, each head in its colour, leftovers hatched.
-import { el, grouped, assign, say, opening, settle, linkState, perFrame, onTheme } from "./kit.js";
+import { el, grouped, assign, say, opening, settle, linkState, perFrame, onTheme, growOnly } from "./kit.js";
 
 /** The arithmetic that every frame needs. Python's HeadSplit decides the same; a test walks both. */
 export function split(dModel, numHeads) {
@@ -138,7 +138,8 @@ function render({ model, el: host }) {
       onclick: () => assign(model, { d_model: preset.d_model, num_heads: preset.num_heads }) },
     `${preset.name}: ${preset.d_model} / ${preset.num_heads}`));
   shelf.append(...chips);
-  host.append(status, canvas, error, legal, shelf, note);
+  const result = el("div", { class: "sh-result" }, error, legal);
+  host.append(status, canvas, result, shelf, note);
   if (asked) host.prepend(asked);
 
   const paint = perFrame(() => bar(canvas, model.get("d_model"), model.get("num_heads"), colours, model.get("on_head")));
@@ -195,6 +196,7 @@ function render({ model, el: host }) {
 
   model.on("change:d_model change:num_heads", update);
   const unTheme = onTheme(paint);
+  const unGrow = growOnly(status, result, note);
   const sizes = new ResizeObserver(paint);
   sizes.observe(canvas);
   update();
@@ -205,6 +207,7 @@ function render({ model, el: host }) {
   return () => {
     model.off("change:d_model change:num_heads", update);
     unTheme();
+    unGrow();
     sizes.disconnect();
     unLink();
     asked?.remove();
