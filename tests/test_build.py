@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import FRONT_MATTER, ROOT
 
 TOC = """format: jb-book
 root: book/index
@@ -39,17 +39,9 @@ $$
 ```
 """
 
-CHAPTER = """---
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3
-  language: python
-  name: python3
----
-
+CHAPTER = (
+    FRONT_MATTER
+    + """
 # A chapter
 
 The first wording.
@@ -67,6 +59,7 @@ print("the answer is", splitheads.ANSWER)
 raise ValueError("on purpose")
 ```
 """
+)
 
 PACKAGE = '''"""A stub of the book's package."""
 

@@ -13,22 +13,14 @@ import jupytext
 import nbformat
 import pytest
 import yaml
-from conftest import ROOT, pages
+from conftest import FRONT_MATTER, ROOT, pages
 
 SCRIPT = ROOT / "scripts" / "export_notebooks.py"
 EXPORTER = runpy.run_path(str(SCRIPT))
 
-CHAPTER = """---
-jupytext:
-  text_representation:
-    extension: .md
-    format_name: myst
-kernelspec:
-  display_name: Python 3
-  language: python
-  name: python3
----
-
+CHAPTER = (
+    FRONT_MATTER
+    + """
 # A chapter
 
 Some prose with $d_\\text{head}$ × umlauts: ä ö ü.
@@ -45,6 +37,7 @@ Some prose with $d_\\text{head}$ × umlauts: ä ö ü.
 print(64)
 ```
 """
+)
 
 
 @pytest.fixture
