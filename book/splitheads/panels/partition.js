@@ -53,11 +53,6 @@ function bar(canvas, dModel, numHeads, colours, onHead) {
     const x = at(head * whole);
     g.fillStyle = colours[head % colours.length];
     g.fillRect(x, top, chunk, tall);
-    if (chunk > 3) {
-      g.strokeStyle = onHead;
-      g.lineWidth = 1;
-      g.strokeRect(x, top + 0.5, chunk, tall - 1);
-    }
     if (chunk >= 18) {
       g.fillStyle = onHead;
       g.font = font(Math.min(15, chunk / 1.6), 600);
@@ -67,6 +62,17 @@ function bar(canvas, dModel, numHeads, colours, onHead) {
         g.fillText(chunk >= 84 ? `${grouped(whole)} columns` : grouped(whole), x + chunk / 2, top + tall / 2 + 10);
       }
     }
+  }
+  if (chunk > 3) {
+    // All cuts in one path: a stroke for each of 256 heads would cost most of a frame.
+    g.beginPath();
+    for (let cut = 1; cut <= numHeads; cut++) {
+      g.moveTo(at(cut * whole), top);
+      g.lineTo(at(cut * whole), top + tall);
+    }
+    g.strokeStyle = onHead;
+    g.lineWidth = 1;
+    g.stroke();
   }
   if (left > 0) {
     const x = at(dModel - left);
@@ -95,22 +101,20 @@ function bar(canvas, dModel, numHeads, colours, onHead) {
     const half = g.measureText(words).width / 2;
     g.fillText(words, Math.max(half, Math.min(width - half, x + w / 2)), 8);
   }
-  // Column numbers under the cuts, as many as fit.
+  // Column numbers under the cuts, as many as fit, at even steps; the width itself at the end.
   g.fillStyle = quiet;
   g.font = font(12);
-  let free = -Infinity;
-  const lastText = grouped(dModel);
-  const lastStart = width - g.measureText(lastText).width;
-  for (let cut = 0; whole > 0 && cut <= numHeads; cut++) {
-    const column = cut * whole;
-    const text = grouped(column);
-    const w = g.measureText(text).width;
-    const x = Math.max(w / 2, Math.min(width - w / 2, at(column)));
-    if (x - w / 2 < free + 8 || (column !== dModel && x + w / 2 > lastStart - 8)) continue;
-    g.fillText(text, x, height - 10);
-    free = x + w / 2;
+  const last = grouped(dModel);
+  const wide = g.measureText(last).width;
+  const every = Math.ceil((wide + 8) / chunk);
+  g.textAlign = "right";
+  g.fillText(last, width, height - 10);
+  g.textAlign = "left";
+  if (whole > 0) g.fillText("0", 0, height - 10);
+  g.textAlign = "center";
+  for (let cut = every; whole > 0 && at(cut * whole) + wide / 2 < width - wide - 8; cut += every) {
+    g.fillText(grouped(cut * whole), at(cut * whole), height - 10);
   }
-  if (left > 0 || whole === 0) g.fillText(lastText, width - g.measureText(lastText).width / 2, height - 10);
   g.strokeStyle = ink;
   g.lineWidth = 1;
   g.strokeRect(0.5, top - 0.5, width - 1, tall + 1);
