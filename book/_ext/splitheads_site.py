@@ -25,12 +25,9 @@ BOOK = Path(__file__).resolve().parent.parent
 CODE = {".py", ".js", ".css", ".csv", ".json", ".gz"}
 
 
-def code_digest(book: Path = BOOK) -> str:
-    """SHA-256 over all that a chapter's output depends on besides the chapter itself."""
+def files_digest(book: Path, files: list[Path]) -> str:
+    """SHA-256 over the names and contents of `files`, compiled ones left out."""
     digest = hashlib.sha256()
-    files = [book.parent / "requirements.txt"]
-    for folder in ("splitheads", "data", "recordings"):
-        files += sorted(p for p in (book / folder).rglob("*") if p.suffix in CODE)
     for path in files:
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(f"{path.relative_to(book.parent).as_posix()}\0".encode())
@@ -38,15 +35,19 @@ def code_digest(book: Path = BOOK) -> str:
     return digest.hexdigest()
 
 
+def code_digest(book: Path = BOOK) -> str:
+    """Over all that a chapter's output depends on besides the chapter itself."""
+    files = [book.parent / "requirements.txt"]
+    for folder in ("splitheads", "data", "recordings"):
+        files += sorted(p for p in (book / folder).rglob("*") if p.suffix in CODE)
+    return files_digest(book, files)
+
+
 def dress_digest(book: Path = BOOK) -> str:
-    """SHA-256 over what every page wears: style sheets, scripts, templates, and this extension."""
-    digest = hashlib.sha256()
-    for folder in ("_static", "_templates", "_ext"):
-        for path in sorted((book / folder).rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                digest.update(f"{path.relative_to(book).as_posix()}\0".encode())
-                digest.update(path.read_bytes())
-    return digest.hexdigest()
+    """Over what every page wears: style sheets, scripts, templates, and this extension."""
+    return files_digest(
+        book, [p for folder in ("_static", "_templates", "_ext") for p in sorted((book / folder).rglob("*"))]
+    )
 
 
 def choose_cache(app: Sphinx, config: Config) -> None:

@@ -11,8 +11,6 @@ A benchmark, not a test: nothing here fails, except where something could not be
 from __future__ import annotations
 
 import argparse
-import functools
-import http.server
 import os
 import platform
 import shutil
@@ -20,7 +18,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -28,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "benchmarks")]
 
 import browser as chromium
+import runtime_stock
 from playwright.sync_api import Page, sync_playwright
 
 FRAME = 1000 / 60
@@ -50,11 +48,6 @@ def percentile(values: list[float], share: float) -> float:
     return sorted(values)[min(len(values) - 1, round(share * (len(values) - 1)))]
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
 def pressed(page: Page, samples: int) -> list[float]:
     """Milliseconds from each key press to its painted frame: one step down and up in turn, a legal split and not."""
     for turn in range(samples + 20):
@@ -68,12 +61,10 @@ def pressed(page: Page, samples: int) -> list[float]:
 
 
 def input_to_paint(site: Path, samples: int) -> None:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     print(
         f"\nInput event to painted frame, {samples} key presses each, {GAP} ms apart (one 60 Hz frame is {FRAME:.1f} ms)"
     )
-    with sync_playwright() as playwright:
+    with runtime_stock.serve(site) as address, sync_playwright() as playwright:
         engine = playwright.chromium.launch(executable_path=chromium.executable(), args=chromium.FLAGS)
         floor = engine.new_page()
         floor.goto(
@@ -88,9 +79,7 @@ def input_to_paint(site: Path, samples: int) -> None:
         for d_model, num_heads in ((768, 12), (16384, 256)):
             page = engine.new_page(viewport={"width": 1280, "height": 900})
             page.add_init_script(PROBE)
-            page.goto(
-                f"http://127.0.0.1:{server.server_port}/book/partition-rule.html#partition?d_model={d_model}&num_heads={num_heads}"
-            )
+            page.goto(f"{address}/book/partition-rule.html#partition?d_model={d_model}&num_heads={num_heads}")
             page.wait_for_selector("[data-panel=partition][data-live]")
             slider = page.locator("[data-panel=partition]").get_by_role("slider", name="num_heads")
             slider.focus()
@@ -103,7 +92,6 @@ def input_to_paint(site: Path, samples: int) -> None:
             )
             page.close()
         engine.close()
-    server.shutdown()
 
 
 def build_times() -> None:
@@ -149,8 +137,6 @@ def main() -> None:
     )
     input_to_paint(site, arguments.samples)
     if not arguments.skip_stock:
-        import runtime_stock
-
         print("\nThe page on our runtime and on the stock one, self-hosted, in turns")
         print(runtime_stock.report(runtime_stock.compare(site, "book/partition-rule.html", runs=arguments.loads)))
     if not arguments.skip_build:
