@@ -18,6 +18,9 @@ import matplotlib.figure
 
 from ..palette import HEADS
 
+MARKERS = {"circle": "o", "diamond": "D", "square": "s", "triangle": "^", "cross": "X"}
+"""The shapes of `palette.SHAPES` as matplotlib calls them."""
+
 INK = "#010203"  # stands for the page's text colour until the SVG is written
 QUIET = "#040506"  # the same, fainter
 
@@ -57,7 +60,7 @@ class Figure:
         self.svg = _svg(figure, name, alt)
 
     def _repr_html_(self) -> str:
-        return f'<div class="sh-plot" data-figure="{escape(self.name)}">{self.svg}</div>'
+        return f'<div class="sh-plot" tabindex="0" data-figure="{escape(self.name)}">{self.svg}</div>'
 
 
 @contextmanager
@@ -83,5 +86,5 @@ def _svg(figure: matplotlib.figure.Figure, name: str, alt: str) -> str:
     box = re.search(r'viewBox="([^"]+)"', opening[0])
     assert box is not None
     wide = float(box[1].split()[2])
-    start = f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{box[1]}" style="width:100%;max-width:{wide * 4 / 3:.0f}px;height:auto" role="img" aria-label="{escape(alt)}">'
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="{box[1]}" style="width:100%;min-width:min(var(--sh-plot-least, 0px), {wide * 4 / 3:.0f}px);max-width:{wide * 4 / 3:.0f}px;height:auto" role="img" aria-label="{escape(alt)}">'
     return start + svg[opening.end() :]
