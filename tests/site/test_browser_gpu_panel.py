@@ -1,0 +1,483 @@
+"""Panel *browser GPU* in a Chromium with WebGPU (SwiftShader computes): before, during and after a sweep; all that can fail."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from conftest import Visit
+from playwright.sync_api import expect
+from splitheads.panels.browser_gpu import CAVEAT, KERNELS, LENGTHS, SECONDS, SIZES, widths
+from splitheads.timing.analyse import analyse
+from splitheads.timing.record import FOLDER, load
+
+PAGE = "book/browser-gpu.html"
+PANEL = "[data-panel=webgpu]"
+QUICK = f"sizes={list(SIZES).index('64 and yours only')}&kernels={list(KERNELS).index('buckets, exact')}&seq_len={LENGTHS.index('64')}"
+STORED = sorted((FOLDER / "browser").glob("*.json"))
+
+
+@pytest.fixture
+def gpu(gpu_chrome, address):
+    """gpu(fragment="d_head=80", script="", scheme="http", **context options): the chapter, its panel loaded."""
+    contexts = []
+
+    def start(
+        state: str = QUICK, script: str = "", url: str = "", width: int = 1280, theme: str = "light", **options
+    ) -> SimpleNamespace:
+        context = gpu_chrome.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
+        contexts.append(context)
+        context.add_init_script(f"try {{ localStorage.theme = localStorage.mode = '{theme}' }} catch {{}}")
+        if script:
+            context.add_init_script(script)
+        context.set_default_timeout(60_000)
+        seen = Visit(context.new_page())
+        page = seen.open(f"{url or address}/{PAGE}{f'#webgpu?{state}' if state else ''}")
+        panel = page.locator(PANEL)
+        panel.locator(".sh-webgpu[data-loaded]").wait_for(state="attached")
+        return SimpleNamespace(page=page, seen=seen, panel=panel, context=context)
+
+    yield start
+    for context in contexts:
+        context.close()
+
+
+def button(site, name: str):
+    return site.panel.get_by_role("button", name=name, exact=True)
+
+
+def news(site):
+    return site.panel.locator(".sh-progress")
+
+
+def until(site, state: str) -> None:
+    site.page.wait_for_function(
+        "([panel, state]) => document.querySelector(`${panel} .sh-progress`).dataset.state === state",
+        arg=[PANEL, state],
+    )
+
+
+def measured(site) -> None:
+    """Until the first points are on show."""
+    site.page.wait_for_function(
+        "(panel) => { const { live, points } = document.querySelector(`${panel} .sh-timing`).dataset; return live === 'true' && points > 0; }",
+        arg=PANEL,
+    )
+
+
+def briefly(site) -> None:
+    """A run that ends once there is something to show."""
+    button(site, "Time my GPU").click()
+    measured(site)
+    button(site, "Stop").click()
+    until(site, "done")
+
+
+def shown(site) -> str:
+    return site.panel.locator(".sh-timing [role=status]").last.inner_text()
+
+
+def exported(site, tmp_path: Path) -> dict:
+    with site.page.expect_download() as waiting:
+        button(site, "Export").click()
+    path = tmp_path / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return load(path)
+
+
+# Before --------------------------------------------------------------------------------------------
+
+
+def test_before_anything_is_measured_the_recorded_sweep_is_shown_and_the_widths_are_told(gpu):
+    site = gpu("d_head=65")
+    recording = load(STORED[0])
+    assert site.panel.locator("[role=status]").first.inner_text() == (
+        "d_head = 65: compiled width 96 in buckets (68\u00a0% useful), 128 as a power of two (51\u00a0% useful), 80 exact (81\u00a0% useful)."
+    )
+    assert site.panel.locator(".sh-chart .sh-point").count() == len(recording["points"])
+    assert f"Measured {recording['created'][:10]} on {recording['device']['name']}" in site.panel.inner_text()
+    assert "software adapter: the CPU computes" in site.panel.inner_text()
+    assert CAVEAT in site.panel.inner_text()
+    assert len(site.panel.locator("ol.sh-steps li").all()) == len(
+        {
+            (s.before["d_head"], s.after["d_head"], s.before["bucket"], s.after["bucket"])
+            for s in analyse(recording).steps
+        }
+    )
+    assert button(site, "Time my GPU").is_enabled()
+    assert button(site, "Stop").is_disabled()
+    assert button(site, "Export").is_disabled()
+    assert button(site, "Go on").count() == 0
+    assert not news(site).is_visible()
+    assert site.seen.complaints == []
+    assert site.seen.foreign == []
+
+
+def test_every_width_that_the_page_tells_is_pythons(gpu):
+    site = gpu("")
+    told = site.page.evaluate(
+        """async (panel) => {
+            const root = document.querySelector(panel);
+            const slider = root.querySelector("[role=slider]");
+            const said = [];
+            slider.focus();
+            for (const key of ["Home", ...Array(255).fill("ArrowRight")]) {
+                slider.dispatchEvent(new KeyboardEvent("keydown", { key, code: key, keyCode: { Home: 36, ArrowRight: 39 }[key], bubbles: true }));
+                await new Promise((done) => requestAnimationFrame(done));
+                said.push(root.querySelector("[role=status]").textContent);
+            }
+            return said;
+        }""",
+        PANEL,
+    )
+    table = widths()
+    for d, text in enumerate(told, 1):
+        numbers = [int(n) for n in re.findall(r"(?:width |, )(\d+) ", text)]
+        assert text.startswith(f"d_head = {d}: ")
+        assert numbers == [table[name][d - 1] for name in ("buckets", "power of two", "exact")], text
+
+
+def weigh(site: Path) -> dict[str, int]:
+    """Bytes of the panel, gzipped: what the page carries for it, and what it loads later."""
+    html = (site / PAGE).read_text("utf8")
+    state = re.search(r'<script type="application/vnd.jupyter.widget-state\+json">(.*?)</script>', html, re.S)[1]
+    models = json.loads(state)["state"]
+    (view,) = (model for model in models.values() if model["state"].get("later_files"))
+    later = view["state"]["later_files"]
+    twin = re.search(r'<div class="sh-twin" data-twin="webgpu">.*?</svg>', html, re.S)[0]
+    return {
+        "page": len(gzip.compress((state + twin).encode(), 9)),
+        **{
+            name: len(gzip.compress((site / PAGE).parent.joinpath(file).read_bytes(), 9))
+            for name, file in later.items()
+        },
+    }
+
+
+def test_the_panel_is_light_and_what_is_heavy_waits(gpu, site):
+    """What comes with the page and on arrival stays under 40 KB; kernels, clock and rules come with the button."""
+    weights = weigh(site)
+    assert weights["page"] + weights["browser_gpu_part"] < 27_000, weights
+    assert weights["browser_gpu_bench"] < 38_000, weights
+    asked: list[str] = []
+    live = gpu(script="window.away = true")
+    live.page.close()
+    page = live.context.new_page()
+    page.on("request", lambda request: asked.append(request.url.rsplit("/", 1)[-1].split("-")[0]))
+    page.set_viewport_size({"width": 1280, "height": 200})
+    page.route(
+        "**/browser-gpu.html",
+        lambda route: route.fulfill(
+            body=(site / PAGE)
+            .read_text("utf8")
+            .replace('<div class="cell_output', '<div style="height: 4000px"></div><div class="cell_output', 1),
+            content_type="text/html",
+        ),
+    )
+    page.goto(live.page.url.split("#")[0] if live.page.url.startswith("http") else "")
+    page.locator(PANEL + "[data-live]").wait_for(state="attached")
+    page.wait_for_timeout(500)
+    assert [name for name in asked if name.startswith("browser_gpu_")] == []
+    page.locator(PANEL).scroll_into_view_if_needed()
+    page.locator(".sh-webgpu[data-loaded]").wait_for(state="attached")
+    assert [name for name in asked if name.startswith("browser_gpu_")] == ["browser_gpu_part"]
+    page.get_by_role("button", name="Time my GPU").click()
+    page.wait_for_function("() => globalThis.splitheadsParts.browser_gpu_bench")
+    assert [name for name in asked if name.startswith("browser_gpu_")] == ["browser_gpu_part", "browser_gpu_bench"]
+
+
+def test_a_part_that_does_not_come_says_so_and_can_be_asked_for_again(gpu):
+    site = gpu()
+    site.context.set_offline(True)
+    button(site, "Time my GPU").click()
+    expect(site.panel.locator(".sh-error")).to_have_text(
+        "The rest of this panel could not be loaded: is the connection gone?"
+    )
+    assert button(site, "Time my GPU").is_enabled()
+    site.context.set_offline(False)
+    briefly(site)
+    assert not site.panel.locator(".sh-error").is_visible()
+
+
+# A run ----------------------------------------------------------------------------------------------
+
+
+def test_a_run_measures_shows_and_can_be_exported_and_imported(gpu, tmp_path):
+    site = gpu(QUICK + "&d_head=65")
+    button(site, "Time my GPU").click()
+    expect(button(site, "Stop")).to_be_enabled()
+    assert button(site, "Import").is_disabled()
+    measured(site)
+    assert site.panel.locator(".sh-chart .sh-point").count() > 0
+    assert "Measuring" in shown(site)
+    until(site, "done")
+    expect(site.panel.locator(".sh-news")).to_contain_text("Done")
+    assert site.panel.locator(".sh-news").get_attribute("role") == "status"
+    assert shown(site).startswith("Time, forward, T = 64: longest ")
+    assert (
+        "on google swiftshader, in the browser, software adapter: the CPU computes; fp32, batch 1, "
+        in site.panel.inner_text()
+    )
+    assert [b.inner_text() for b in site.panel.locator("[aria-label='Recording shown'] button").all()][1:] == ["yours"]
+    recording = exported(site, tmp_path)
+    assert (recording["device"]["type"], recording["device"]["name"]) == ("webgpu", "google swiftshader")
+    assert [(p["backend"], p["d_head"], p["bucket"]) for p in recording["points"]] == [
+        ("buckets", 64, 64), ("buckets", 65, 96), ("exact", 64, 64), ("exact", 65, 80)
+    ]  # fmt: skip
+    assert all(p["status"] == "ok" for p in recording["points"])
+    file = next(tmp_path.iterdir())
+    assert re.fullmatch(r"google-swiftshader-\d{4}-\d\d-\d\d\.json", file.name)
+    told = site.panel.locator(".sh-timing").inner_text()
+
+    other = gpu("")
+    other.panel.locator("input[type=file]").set_input_files(file)
+    expect(other.panel.locator(".sh-news")).to_have_text(f"Imported {file.name}.")
+    assert other.panel.get_by_role("button", name=file.name).get_attribute("aria-pressed") == "true"
+    drawn = other.panel.locator(".sh-timing").inner_text()
+    head = re.compile(r"^.*?(?=Time, forward)", re.S)
+    assert head.sub("", drawn) == head.sub("", told), "the same chart, steps and facts"
+    assert exported(other, tmp_path / "again") == recording if (tmp_path / "again").mkdir() is None else True
+    assert site.seen.complaints == other.seen.complaints == []
+    assert site.seen.foreign == other.seen.foreign == []
+
+
+@pytest.mark.alone
+def test_the_default_sweep_ends_in_about_ten_seconds(gpu):
+    site = gpu("")
+    took = site.page.evaluate(
+        """(panel) => new Promise((done) => {
+            const [root, begin] = [document.querySelector(panel), performance.now()];
+            [...root.querySelectorAll("button")].find((b) => b.textContent === "Time my GPU").click();
+            const look = () => root.querySelector(".sh-progress").dataset.state === "done" ? done(performance.now() - begin) : setTimeout(look, 20);
+            look();
+        })""",
+        PANEL,
+    )
+    assert 8_000 < took < 12_000
+    assert SECONDS[0] == "10"
+    assert site.panel.locator(".sh-chart .sh-point").count() == 3 * len(SIZES[next(iter(SIZES))])
+
+
+def test_stop_keeps_what_was_measured(gpu, tmp_path):
+    site = gpu(f"seconds=2&kernels=1&seq_len={LENGTHS.index('64')}")
+    button(site, "Time my GPU").click()
+    measured(site)
+    button(site, "Stop").click()
+    until(site, "done")
+    expect(site.panel.locator(".sh-news")).to_contain_text("Stopped")
+    recording = exported(site, tmp_path)
+    assert recording["ended"] == "interrupted"
+    assert any(p["status"] == "ok" for p in recording["points"])
+    assert site.panel.locator(".sh-chart .sh-point").count() == sum(p["status"] == "ok" for p in recording["points"])
+    button(site, "Time my GPU").click()
+    button(site, "Stop").click()
+    until(site, "done")
+    assert [b.inner_text() for b in site.panel.locator("[aria-label='Recording shown'] button").all()][1] == "yours"
+
+
+LOSE = """
+const request = GPUAdapter.prototype.requestDevice;
+GPUAdapter.prototype.requestDevice = async function (...given) { return (window.device = await request.apply(this, given)); };
+"""
+
+
+def test_a_lost_device_keeps_the_points_and_goes_on(gpu, tmp_path):
+    site = gpu(QUICK, script=LOSE)
+    button(site, "Time my GPU").click()
+    measured(site)
+    site.page.evaluate("device.destroy()")
+    until(site, "lost")
+    said = site.panel.locator(".sh-news")
+    assert said.get_attribute("role") == "status"
+    assert "lost" in said.inner_text().lower()
+    kept = site.panel.locator(".sh-chart .sh-point").count()
+    button(site, "Go on").click()
+    until(site, "running")
+    button(site, "Stop").click()
+    until(site, "done")
+    assert sum(p["status"] == "ok" for p in exported(site, tmp_path)["points"]) >= kept > 0
+    assert site.seen.complaints == []
+
+
+def test_a_lost_device_and_stop(gpu):
+    site = gpu(QUICK, script=LOSE)
+    button(site, "Time my GPU").click()
+    measured(site)
+    site.page.evaluate("device.destroy()")
+    until(site, "lost")
+    button(site, "Stop").click()
+    until(site, "done")
+    expect(button(site, "Go on")).to_have_count(0)
+    assert site.panel.locator(".sh-chart .sh-point").count() > 0
+
+
+def test_a_hidden_tab_waits_and_says_so(gpu):
+    hide = "Object.defineProperty(document, 'hidden', { get: () => window.isHidden ?? false, configurable: true });"
+    site = gpu(QUICK, script=hide)
+    button(site, "Time my GPU").click()
+    measured(site)
+    site.page.evaluate("() => { window.isHidden = true; document.dispatchEvent(new Event('visibilitychange')); }")
+    until(site, "paused")
+    assert "background" in site.panel.locator(".sh-news").inner_text()
+    site.page.evaluate("() => { window.isHidden = false; document.dispatchEvent(new Event('visibilitychange')); }")
+    button(site, "Go on").click()
+    until(site, "running")
+    button(site, "Stop").click()
+    until(site, "done")
+
+
+REFUSALS = {
+    "no WebGPU": ("delete Navigator.prototype.gpu;", "This browser has no WebGPU"),
+    "no adapter": ("if (navigator.gpu) GPU.prototype.requestAdapter = async () => null;", "gives this page no GPU"),
+    "no device": (
+        "if (navigator.gpu) GPUAdapter.prototype.requestDevice = async () => { throw new Error('all taken'); };",
+        "could not open it (all taken)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_without_a_gpu_one_sentence_says_why_and_the_recorded_sweep_stays(gpu, name):
+    script, words = REFUSALS[name]
+    site = gpu("", script=script)
+    button(site, "Time my GPU").click()
+    until(site, "refused")
+    said = site.panel.locator(".sh-news")
+    assert words in said.inner_text()
+    assert said.get_attribute("role") == "status"
+    assert site.panel.locator(".sh-chart .sh-point").count() == len(load(STORED[0])["points"])
+    assert button(site, "Time my GPU").is_enabled()
+    assert button(site, "Import").is_enabled()
+    assert site.seen.complaints == []
+
+
+def test_where_there_is_no_webgpu_it_is_said_at_once(gpu):
+    site = gpu("", script=REFUSALS["no WebGPU"][0])
+    expect(site.panel.locator(".sh-news")).to_contain_text("This browser has no WebGPU")
+
+
+def test_from_a_file_it_works_or_says_that_it_does_not(gpu, site, tmp_path):
+    live = gpu(QUICK, url=site.as_uri())
+    if live.page.evaluate("Boolean(navigator.gpu)"):
+        briefly(live)
+        exported(live, tmp_path)
+    else:
+        expect(live.panel.locator(".sh-news")).to_contain_text("file")
+    assert live.seen.complaints == []
+
+
+def test_fp16_is_refused_by_name_where_the_gpu_has_none(gpu):
+    site = gpu(QUICK + "&dtype=1")
+    button(site, "Time my GPU").click()
+    until(site, "refused")
+    assert "fp16" in site.panel.locator(".sh-news").inner_text()
+
+
+def test_a_wrong_kernel_is_shown_and_not_timed(gpu):
+    spoil = """
+    const make = GPUDevice.prototype.createShaderModule;
+    GPUDevice.prototype.createShaderModule = function (given) {
+        return make.call(this, { ...given, code: given.code.replace("o0 *= shrink;", "") });
+    };"""
+    site = gpu(QUICK, script=spoil)
+    button(site, "Time my GPU").click()
+    site.page.wait_for_function(
+        "(panel) => ['failed', 'done'].includes(document.querySelector(`${panel} .sh-progress`).dataset.state)",
+        arg=PANEL,
+    )
+    assert re.search(r"check|wrong|differ|off", site.panel.locator(".sh-news").inner_text())
+    assert "yours" not in site.panel.locator("[aria-label='Recording shown']").inner_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("cut.json", lambda text: text[: len(text) // 2], "ends in the middle"),
+        ("other.json", lambda text: '{"kind": "other"}', "no recording of the timing lab"),
+        ("table.csv", lambda text: "d,t\n1,2\n", "is not JSON"),
+        ("newer.json", lambda text: text.replace('"schema": 1', '"schema": 2'), "newer version"),
+        ("edited.json", lambda text: re.sub(r'"median_s": [\d.e-]+', '"median_s": -1', text, count=1), "median_s = -1"),
+        ("empty.json", lambda text: "", "is empty"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused_with_one_sentence(gpu, tmp_path, name, text, words):
+    site = gpu("")
+    before = site.panel.locator(".sh-timing").inner_text()
+    file = tmp_path / name
+    file.write_text(text(STORED[0].read_text("utf8")), "utf8")
+    site.panel.locator("input[type=file]").set_input_files(file)
+    error = site.panel.locator(".sh-error")
+    expect(error).to_be_visible()
+    assert words in error.inner_text()
+    assert error.get_attribute("role") == "alert"
+    assert error.inner_text().startswith(name)
+    assert site.panel.locator(".sh-timing").inner_text() == before
+    assert site.seen.complaints == []
+
+
+def test_a_recording_of_the_timing_lab_can_be_imported(gpu):
+    site = gpu("")
+    file = sorted(FOLDER.glob("*.json"))[0]
+    site.panel.locator("input[type=file]").set_input_files(file)
+    expect(site.panel.get_by_role("button", name=file.name)).to_have_attribute("aria-pressed", "true")
+    assert site.panel.locator(".sh-chart .sh-point").first.get_attribute("data-kind") in ("FLASH", "MATH")
+
+
+def test_the_keyboard_alone_runs_stops_and_walks_the_chart(gpu):
+    site = gpu(QUICK)
+    button(site, "Time my GPU").focus()
+    site.page.keyboard.press("Enter")
+    expect(button(site, "Stop")).to_be_focused()
+    measured(site)
+    site.page.keyboard.press("Space")
+    until(site, "done")
+    expect(button(site, "Time my GPU")).to_be_focused()
+    site.panel.locator(".sh-chart").focus()
+    site.page.keyboard.press("Home")
+    assert "d_head 64" in site.panel.locator(".sh-readout").inner_text()
+    assert "FUSED ran" in site.panel.locator(".sh-readout").inner_text()
+
+
+def test_the_kernel_can_be_read_for_the_width_that_the_head_gets(gpu):
+    site = gpu("d_head=80")
+    fold = site.panel.locator(".sh-kernel")
+    fold.locator("summary").click()
+    expect(fold.locator("code")).to_contain_text("compiled for heads of up to 96 columns")
+    assert fold.locator("summary").inner_text() == "The kernel in WGSL, as it is compiled for width 96"
+    assert "//" in fold.locator("code").inner_text(), "the comments are for readers"
+    assert len(fold.locator("code").inner_text().splitlines()) > 60
+
+
+def test_the_state_is_in_the_address(gpu):
+    site = gpu("d_head=33&sizes=1&kernels=3&seq_len=2&dtype=0&seconds=1&plot=1")
+    assert site.panel.get_by_label("kernels").evaluate("(s) => s.selectedIndex") == 3
+    assert site.panel.locator("[role=status]").first.inner_text().startswith("d_head = 33: compiled width 64")
+    site.panel.get_by_label("T", exact=True).select_option("128")
+    site.page.wait_for_function(f"() => location.hash.includes('seq_len={LENGTHS.index('128')}')")
+    assert site.panel.locator(".sh-timing").get_attribute("data-plot") == "throughput"
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 1280)])
+def test_axe_and_a_phone_are_content_after_a_run(gpu, theme, width):
+    site = gpu(QUICK, theme=theme, width=width)
+    briefly(site)
+    site.panel.locator(".sh-kernel summary").click()
+    expect(site.panel.locator(".sh-kernel code")).to_contain_text("compute")
+    serious = [
+        f"{v['id']}: {[n['html'][:160] for n in v['nodes']][:3]}"
+        for v in Axe().run(site.page, context=PANEL).response["violations"]
+        if v["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    assert site.page.evaluate("document.scrollingElement.scrollWidth") == width
+    small = site.page.evaluate(
+        """(panel) => [...document.querySelectorAll(`${panel} :is(button, select, summary)`)]
+            .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 24).map((e) => e.outerHTML.slice(0, 80))""",
+        PANEL,
+    )
+    assert small == []
