@@ -2,8 +2,9 @@
 # run again at any time, and neither repeats what is already right.
 #   PYTHON=/path/to/python3.12   another interpreter
 #   PORT=8001                    another port for `make serve`
+#   PYTEST_ARGS='-k reshape'     fewer tests for `make test`, or -n 8 for more at a time
 
-.PHONY: help book test lab serve export setup clean
+.PHONY: help book test lab serve record export setup clean
 .DEFAULT_GOAL := help
 
 help:
@@ -11,6 +12,7 @@ help:
 	@echo 'make test    set up, build the book, run every test (a real browser included)'
 	@echo 'make lab     open the chapters as notebooks in JupyterLab'
 	@echo 'make serve   serve the built site on this machine'
+	@echo 'make record  time attention over head sizes on this machine, and put the recording into the book'
 	@echo 'make clean   remove what was built (.venv and your notebooks stay)'
 
 setup:
@@ -23,7 +25,13 @@ book: setup
 test: book
 	@scripts/setup.sh test
 	@scripts/chromium.sh
-	.venv/bin/python -m pytest
+	@trap 'exit 130' INT; \
+	.venv/bin/python -m pytest -m 'not alone' -n auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS); others=$$?; \
+	.venv/bin/python -m pytest -m alone $(PYTEST_ARGS); alone=$$?; \
+	case "$$others $$alone" in \
+	'0 0'$(if $(strip $(PYTEST_ARGS)),|'0 5'|'5 0')) echo 'All tests passed, side by side and alone.';; \
+	*) echo "Tests failed: pytest ended with $$others where they ran side by side (the first summary), with $$alone where each ran alone (the second)." >&2; exit 1;; \
+	esac
 
 export: setup
 	@.venv/bin/python scripts/export_notebooks.py
@@ -33,6 +41,9 @@ lab: export
 
 serve: book
 	@.venv/bin/python scripts/serve.py
+
+record: setup
+	.venv/bin/python -m splitheads time --standard
 
 clean:
 	rm -rf _build

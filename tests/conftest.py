@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 import http.server
+import inspect
+import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +14,9 @@ from urllib.parse import urlparse
 
 import browser as chromium
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+pytest_plugins = ["lab", "gpu"]  # JupyterLab, for the tests of notebooks; a browser with WebGPU
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
@@ -28,6 +33,56 @@ kernelspec:
 ---
 """
 """What every chapter begins with."""
+
+expect.set_options(timeout=30_000)  # other tests keep the machine busy; what is as expected does not wait
+
+
+# `make test` runs pytest twice (see the Makefile): most tests side by side, then, with the machine to
+# themselves, those that measure time or hold something to a time. These have the mark `alone`.
+
+ALONE = (
+    "tests/notebooks/test_timing_lab.py",
+    "tests/test_panels_timing.py",
+    "tests/timing/test_command.py",
+    "tests/timing/test_gpu.py",
+    "tests/timing/test_run.py",
+)
+"""Files whose tests all measure something, or stop a measurement midway."""
+
+CLOCK = re.compile(r"\b(perf_counter|monotonic|process_time|thread_time|timeit|time\.time|importtime)\b")
+
+
+def reads_a_clock(function) -> bool:
+    """Does a test take the time: itself, or by a function or a program text of its own module that it names?"""
+    source = inspect.getsource(function)
+    if CLOCK.search(source):
+        return True
+    for name in set(re.findall(r"\w+", source)):
+        value = function.__globals__.get(name)
+        if inspect.isfunction(value) and value.__module__ == function.__module__:
+            value = inspect.getsource(value)
+        if isinstance(value, str) and CLOCK.search(value):
+            return True
+    return False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    known: dict[object, bool] = {}  # a test with many parameters is looked at once
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        function = inspect.unwrap(item.function)
+        if function not in known:
+            known[function] = item.path.relative_to(ROOT).as_posix() in ALONE or reads_a_clock(function)
+        if known[function]:
+            item.add_marker(pytest.mark.alone)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`-n auto`: a worker for each core that we may use, and four at most: each has a browser and PyTorch in memory."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, 4)
 
 
 @pytest.fixture(scope="session")
@@ -53,8 +108,9 @@ def address(site: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def chrome() -> Iterator[Browser]:
+    path = chromium.executable()  # it may ask a Playwright of its own, and two at once are refused
     with sync_playwright() as playwright:
-        engine = playwright.chromium.launch(executable_path=chromium.executable(), args=chromium.FLAGS)
+        engine = playwright.chromium.launch(executable_path=path, args=chromium.FLAGS)
         yield engine
         engine.close()
 
@@ -98,7 +154,7 @@ class Visit:
                         "script[type='application/vnd.jupyter.widget-view+json']").length;
                     return document.querySelectorAll("[data-panel][data-live]").length >= Math.max(views, 1);
                 }""",
-                timeout=20_000,
+                timeout=60_000,
             )
         return self.page
 
@@ -116,12 +172,41 @@ def visit(chrome: Browser) -> Iterator[Callable[..., Visit]]:
         contexts.append(context)
         if theme:
             context.add_init_script(f"try {{ localStorage.theme = localStorage.mode = '{theme}' }} catch {{}}")
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(30_000)
         return Visit(context.new_page())
 
     yield start
     for context in contexts:
         context.close()
+
+
+def drawn(page: Page) -> None:
+    """Wait until what the page was told so far has been drawn: two frames, however long they take."""
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
+
+
+def at_rest(page: Page) -> None:
+    """Wait until the page has been equally high for a dozen frames: what comes late (fonts, sizes observed) has come."""
+    page.evaluate(
+        """() => new Promise((done) => {
+            let height = -1, same = 0;
+            const look = () => {
+                const now = document.documentElement.scrollHeight;
+                same = now === height ? same + 1 : 0;
+                height = now;
+                if (same < 12) requestAnimationFrame(look); else done();
+            };
+            look();
+        })"""
+    )
+
+
+def unpainted(page: Page) -> None:
+    """Take the text of a chapter out of the layout, for walks over hundreds of states that read words and attributes.
+
+    Painting is four fifths of their time, and they do not look at it.
+    """
+    page.evaluate("() => { document.querySelector('article').style.display = 'none'; }")
 
 
 def pages() -> list[str]:

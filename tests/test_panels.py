@@ -139,7 +139,7 @@ def test_a_view_without_the_kit_is_refused(tmp_path, monkeypatch):
     (tmp_path / "kit.js").write_text("export const a = 1;\n")
     (tmp_path / "odd.js").write_text('import { a } from "elsewhere";\n')
     monkeypatch.setattr(kit, "HERE", tmp_path)
-    with pytest.raises(ValueError, match=r"odd\.js must import from \./kit\.js exactly once, and does so 0 times"):
+    with pytest.raises(ValueError, match=r"odd\.js imports nothing from ./kit\.js: is that its place\?"):
         kit.esm("odd")
 
 

@@ -419,6 +419,52 @@ def test_make_test_builds_the_book_before_it_tests_it(make):
     assert at == sorted(at), steps
 
 
+PYTEST = """#!/bin/sh
+# Stands in for the Python of .venv: writes down how pytest was called, and ends as the files `others` and `alone` say.
+[ "$1 $2" = "-m pytest" ] || exit 0
+echo "$*" >> pytest.log
+case "$*" in *"-m alone"*) exit "$(cat alone)";; *) exit "$(cat others)";; esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("others", "alone", "arguments", "passes"),
+    [
+        (0, 0, "", True),
+        (1, 0, "", False),
+        (0, 1, "", False),
+        (2, 3, "", False),
+        (0, 5, "", False),  # 5: nothing was collected. Without arguments that means that a half has been lost.
+        (5, 0, "", False),
+        (0, 0, "-k 'a or b'", True),
+        (0, 5, "-k 'a or b'", True),
+        (5, 0, "-k 'a or b'", True),
+        (5, 5, "-k 'a or b'", False),
+        (1, 5, "-k 'a or b'", False),
+    ],
+)
+def test_make_test_runs_both_halves_and_fails_with_either(make, project, others, alone, arguments, passes):
+    (project.venv / "bin").mkdir(parents=True)
+    for path, text in (
+        (project.venv / "bin" / "python", PYTEST),
+        (project.venv / "bin" / "jupyter-book", "#!/bin/sh\n"),
+        (project.folder / "scripts" / "setup.sh", "#!/bin/sh\n"),
+        (project.folder / "scripts" / "chromium.sh", "#!/bin/sh\n"),
+    ):
+        executable(path, text)
+    (project.folder / "others").write_text(f"{others}\n", "utf8")
+    (project.folder / "alone").write_text(f"{alone}\n", "utf8")
+    done = make("test", *([f"PYTEST_ARGS={arguments}"] if arguments else []))
+    first, second = (project.folder / "pytest.log").read_text("utf8").splitlines()
+    assert "-m not alone -n auto " in first
+    assert second.startswith("-m pytest -m alone")
+    assert first.endswith(arguments.replace("'", ""))
+    assert second.endswith(arguments.replace("'", ""))
+    assert (done.returncode == 0) == passes, done.stdout + done.stderr
+    assert ("All tests passed" in done.stdout) == passes
+    assert ("Tests failed" in done.stderr) == (not passes)
+
+
 def test_make_hands_its_python_on_and_stops_where_it_does_not_fit(make):
     done = make("book", "PYTHON=/nonexistent")
     assert done.returncode != 0
@@ -481,7 +527,7 @@ def start(served: Project) -> Iterator[Callable[[int], tuple[subprocess.Popen, i
     yield begin
     for process in running:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=30)
 
 
 def free_port() -> int:
@@ -506,7 +552,7 @@ def test_there_is_no_book_yet(project):
 
 def test_the_book_is_served(start):
     process, port = start(free_port())
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as answer:
         assert answer.read() == b"<title>A book</title>"
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == 0, "Ctrl-C is the way to stop it, not an error"
@@ -515,7 +561,7 @@ def test_the_book_is_served(start):
 
 def test_nothing_outside_the_site_is_served(start):
     _, port = start(free_port())
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     connection.request("GET", "/../../pyproject.toml")
     assert connection.getresponse().status == 404
 

@@ -4,18 +4,24 @@
 - A chapter's stored output is thrown away when the code it ran with has changed, not only when
   the chapter has: the cache itself looks at the chapter alone.
 - What the theme would load and the book does not use is taken out of every page.
+- What a panel loads later is taken out of the page and becomes a file; scripts that travel in a page travel slim.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import posixpath
 import shutil
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from pygments.lexers import CssLexer, JavascriptLexer
+from pygments.token import Comment, Operator, Punctuation, Text, Whitespace
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util import logging
@@ -117,6 +123,76 @@ def trim_text(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             node.parent.remove(node)
 
 
+LEXERS = {
+    "js": JavascriptLexer(stripnl=False, ensurenl=False),
+    "css": CssLexer(stripnl=False, ensurenl=False),
+}
+STATE = "application/vnd.jupyter.widget-state+json"
+
+
+@cache
+def slim(text: str, language: str) -> str:
+    """A script or style sheet without its comments, and without the spaces that only people need.
+
+    Line ends stay, because in JavaScript one can end a statement. So do spaces beside + - and /: "a + +b" is not "a ++b".
+    """
+    pieces: list[tuple[bool, str]] = []  # does a space beside it say nothing? and the text
+    gap = ""
+    for kind, value in LEXERS[language].get_tokens(text):
+        if kind in Comment and kind not in Comment.Preproc:  # which Pygments calls "!important"
+            gap = "\n" if "\n" in value or gap == "\n" else gap or " "
+        elif kind in Whitespace or (kind is Text and value.isspace()):
+            gap = "\n" if "\n" in value or gap == "\n" else " "
+        else:
+            # In a style sheet, "a :hover" is not "a:hover" and "1 + 2" not "1+2": only around braces and the like.
+            sign = set(value) <= set("{};,") if language == "css" else kind in Operator or kind in Punctuation
+            tight = sign and not set(value) & set("+-/") and not value.isalpha()  # "in" and "typeof" are operators
+            if gap == "\n" or (gap and pieces and not tight and not pieces[-1][0]):
+                pieces.append((True, gap if pieces else ""))
+            pieces.append((tight, value))
+            gap = ""
+    return "".join(text for _, text in pieces) + ("\n" if gap == "\n" else "")
+
+
+def slim_state(state: dict[str, Any], folder: Path, up: str) -> None:
+    """Make the scripts of a page's widgets slim, and put what a panel loads later into a file of its own.
+
+    `folder` is where the site has its static files, `up` how the page names it.
+    """
+    for model in state["state"].values():
+        traits = model["state"]
+        for key, language in (("_esm", "js"), ("_css", "css")):
+            if isinstance(traits.get(key), str):
+                traits[key] = slim(traits[key], language)
+        for name, text in (traits.get("later") or {}).items():
+            text = slim(text, "js")
+            file = f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.js"
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_text(text, "utf8")
+            traits["later_files"][name] = f"{up}/{file}"
+            traits["later"] = {}
+
+
+def slim_page(app: Sphinx, pagename: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Every page's widget state; a page without panels has none."""
+    for asset in context.get("script_files", []):
+        given = getattr(asset, "attributes", {})
+        if given.get("type") == STATE:
+            state = json.loads(given["body"])
+            folder = Path(app.outdir) / "_static" / "parts"
+            slim_state(state, folder, posixpath.relpath("_static/parts", posixpath.dirname(pagename) or "."))
+            given["body"] = json.dumps(state, separators=(",", ":")).replace("</", "<\\/")
+
+
+def remove_dead_parts(app: Sphinx) -> None:
+    """Files that no page loads any more."""
+    folder = Path(app.outdir) / "_static" / "parts"
+    pages = "".join(page.read_text("utf8") for page in Path(app.outdir).rglob("*.html")) if folder.is_dir() else ""
+    for part in folder.glob("*.js"):
+        if part.name not in pages:
+            part.unlink()
+
+
 def remove_dead_pages(app: Sphinx, error: Exception | None) -> None:
     """Sphinx never takes a page away: one whose chapter is gone would stay on the site, and in its search."""
     if error or app.builder.format != "html":
@@ -126,6 +202,7 @@ def remove_dead_pages(app: Sphinx, error: Exception | None) -> None:
         name = page.relative_to(app.outdir).with_suffix("").as_posix()
         if name not in alive and not name.startswith("_"):
             page.unlink()
+    remove_dead_parts(app)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -135,5 +212,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", choose_cache)
     app.connect("doctree-resolved", trim_text, priority=900)
     app.connect("html-page-context", trim_page, priority=900)
+    app.connect("html-page-context", slim_page, priority=910)
     app.connect("build-finished", remove_dead_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -14,3 +14,14 @@ paper.addEventListener("change", () => {
     before = null;
   }
 });
+
+// A table that is wider than the page scrolls inside itself: by keyboard, too.
+const reach = () => {
+  for (const table of document.querySelectorAll(".bd-article table")) {
+    if (table.closest(".sh-panel")) continue;
+    if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
+    else table.removeAttribute("tabindex");
+  }
+};
+reach();
+addEventListener("resize", reach);

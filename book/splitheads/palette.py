@@ -1,4 +1,4 @@
-"""One palette for the whole book: a head has the same colour in every panel and every figure.
+"""One palette for the whole book: a head, and a backend, has the same colour in every panel and figure.
 
 Standard library only. The head colours are Paul Tol's "light" qualitative scheme, made for
 filling labelled cells: distinct under the common forms of colour blindness, and each light
@@ -19,6 +19,30 @@ HEADS: tuple[str, ...] = (
 
 ON_HEAD = "#14171C"
 """Text on a head's colour, in light and dark mode alike (contrast at least 7:1 on each)."""
+
+BACKENDS: dict[str, str] = {
+    "FLASH": "#1FA187",  # green
+    "CUDNN": "#56B4E9",  # sky blue
+    "EFFICIENT": "#F0C83C",  # yellow
+    "MATH": "#D9603B",  # vermilion: the fallback
+}
+"""One colour per attention backend, distinct under the common forms of colour blindness.
+
+None is a head's colour. `ON_HEAD` reads on each (contrast at least 4.5:1)."""
+
+SHAPES: dict[str, str] = {"FLASH": "circle", "CUDNN": "diamond", "EFFICIENT": "square", "MATH": "triangle"}
+"""A shape beside each backend's colour: colour is never alone."""
+
+SERIES: dict[str, tuple[str, str]] = {
+    "buckets": (BACKENDS["FLASH"], "circle"),
+    "power of two": (BACKENDS["CUDNN"], "square"),
+    "exact": (BACKENDS["EFFICIENT"], "diamond"),
+    "unfused": (BACKENDS["MATH"], "triangle"),
+}
+"""Colour and shape of each way to compile a page's own kernel, and of the one that is not fused (it does what MATH does)."""
+
+BACKEND_UNKNOWN = "#A7AFB8"
+"""For a kernel that was not observed or has none of these names. `ON_HEAD` reads on it too."""
 
 
 def head_colour(head: int) -> str:

@@ -19,6 +19,8 @@ from operator import index
 from reprlib import Repr
 from typing import Any, SupportsIndex
 
+from splitheads.words import listing, plural
+
 MAX_WIDTH = 2**24
 """Upper limit for every width and count: about a thousand times GPT-3's d_model of 12288."""
 
@@ -134,14 +136,14 @@ class HeadSplit:
         return range(number * self.d_head, (number + 1) * self.d_head)
 
     def __str__(self) -> str:
-        heads = _plural(self.n_heads, "head")
+        heads = plural(self.n_heads, "head")
         if self.follows_rule:
-            text = f"d_head = {self.d_head}: {_plural(self.d_model, 'column')} / {heads}"
+            text = f"d_head = {self.d_head}: {plural(self.d_model, 'column')} / {heads}"
         else:
-            columns = f"{heads} × {self.d_head} = {_plural(self.inner_width, 'column')}"
+            columns = f"{heads} × {self.d_head} = {plural(self.inner_width, 'column')}"
             text = f"d_head = {self.d_head}, given explicitly: {columns}, d_model = {self.d_model}"
         if self.group_size > 1:
-            text += f", {_plural(self.n_kv_heads, 'key/value head')}"
+            text += f", {plural(self.n_kv_heads, 'key/value head')}"
         return text
 
 
@@ -205,15 +207,15 @@ def _equal_share(d_model: int, n_heads: int) -> int:
         message = (
             f"d_model = {d_model} is too narrow for n_heads = {n_heads}: d_head would be "
             f"{d_model} / {n_heads}, less than one column. There is room for "
-            f"{_plural(d_model, 'head')} of one column each; {n_heads} heads need a width of "
+            f"{plural(d_model, 'head')} of one column each; {n_heads} heads need a width of "
             f"{n_heads} or a multiple of it."
         )
     else:
         message = (
             f"d_model = {d_model} does not divide into n_heads = {n_heads}: {d_model} = {n_heads} "
-            f"× {share} + {left}, so {_plural(left, 'column')} would be left over. Nearest head "
-            f"counts that divide {d_model}: {_both(heads)}. Nearest widths that {n_heads} divides: "
-            f"{_both(widths)}."
+            f"× {share} + {left}, so {plural(left, 'column')} would be left over. Nearest head "
+            f"counts that divide {d_model}: {listing(heads)}. Nearest widths that {n_heads} divides: "
+            f"{listing(widths)}."
         )
     message += f" Or give d_head explicitly: the heads then take {n_heads} × d_head columns."
     nearest = {"nearest_heads": heads, "nearest_widths": widths}
@@ -247,8 +249,8 @@ def _check_groups(n_heads: int, n_kv_heads: int) -> None:
     else:
         message = (
             f"n_kv_heads = {n_kv_heads} does not divide n_heads = {n_heads}: {n_heads} = "
-            f"{n_kv_heads} × {share} + {left}, so {_plural(left, 'query head')} would be left "
-            f"over. Nearest key/value head counts that divide {n_heads}: {_both(nearest)}."
+            f"{n_kv_heads} × {share} + {left}, so {plural(left, 'query head')} would be left "
+            f"over. Nearest key/value head counts that divide {n_heads}: {listing(nearest)}."
         )
     numbers = {"n_heads": n_heads, "n_kv_heads": n_kv_heads, "remainder": left}
     raise SplitError(message, argument="n_kv_heads", **numbers, nearest_kv_heads=nearest)
@@ -272,14 +274,6 @@ def _count(name: str, value: Any) -> int:
     way_out = f"Give {name} as an integer from 1 to {MAX_WIDTH}{_EXAMPLES.get(name, '')}."
     shown = _show(value if number is None else number)
     raise error(f"{name} = {shown} {fault}. {way_out}", argument=name)
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _both(numbers: tuple[int, ...]) -> str:
-    return " and ".join(map(str, numbers))
 
 
 class _ShortRepr(Repr):

@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
+import re
 import runpy
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,14 +13,8 @@ from urllib.parse import urlparse
 import nbformat
 import pytest
 from conftest import ROOT, Visit, pages_with_panels
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
-
-SETTINGS = {
-    # Lab itself would ask its makers for news, for a newer Lab, and a package index for
-    # extensions (`lab` turns that off).
-    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-    "@jupyterlab/apputils-extension/themes": {"theme": "JupyterLab Light"},
-}
+from lab import CARDS, foreign, menu, open_notebook, run_cell
+from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 FIND = "# find: the first panel with sliders that this notebook has shown"
 READ = "# read: what the sliders say"
@@ -37,106 +24,28 @@ EXTRA = [
 import json
 from ipywidgets import IntSlider
 from splitheads.panels.kit import Panel
-panel = next(p for p in Out.values() if isinstance(p, Panel) and any(isinstance(c, IntSlider) for c in p.children))
-names = [c.description for c in panel.children if isinstance(c, IntSlider)]""",
+panels = [p for p in Out.values() if isinstance(p, Panel) and any(isinstance(c, IntSlider) for c in p.children)]
+panel = panels[0] if panels else None
+names = [c.description for c in panel.children if isinstance(c, IntSlider)] if panel else []""",
     f"{READ}\nprint(json.dumps({{name: getattr(panel, name).value for name in names}}))",
-    f"{MOVE}\ngetattr(panel, names[-1]).value -= 1",
+    f"{MOVE}\nif names:\n    getattr(panel, names[-1]).value -= 1",
 ]
 """Cells that a reader might add at the end of a chapter."""
 
 SLIDERS = "[data-panel]:has([role=slider])"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def write_settings(folder: Path) -> None:
-    for plugin, values in SETTINGS.items():
-        path = folder / f"{plugin}.jupyterlab-settings"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values), "utf8")
-
-
-def stop(server: subprocess.Popen) -> None:
-    """End the server and its kernels; a kernel whose server was killed ends by itself."""
-    server.send_signal(signal.SIGTERM)
-    try:
-        server.wait(20)
-    except subprocess.TimeoutExpired:
-        os.killpg(server.pid, signal.SIGKILL)
-        server.wait(20)
-
-
-@pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
-    """JupyterLab in a copy of book/, with settings of its own: `.url`, `.folder`."""
-    folder = tmp_path_factory.mktemp("lab")
-    book = folder / "book"
-    shutil.copytree(ROOT / "book", book, ignore=shutil.ignore_patterns("*.ipynb", "__pycache__", ".ipynb_checkpoints"))
+def write_chapter(book: Path, name: str) -> None:
+    """The chapter as a notebook, with the cells of EXTRA at its end."""
     exporter = runpy.run_path(str(ROOT / "scripts" / "export_notebooks.py"))
-    for name in pages_with_panels():
-        chapter = folder / f"{name}.md"
-        assert exporter["export"](chapter) == "written"
-        notebook = nbformat.read(chapter.with_suffix(".ipynb"), as_version=4)
-        notebook.cells += [nbformat.v4.new_code_cell(text) for text in EXTRA]
-        nbformat.write(notebook, chapter.with_suffix(".ipynb"))
-
-    private = {f"JUPYTER_{kind}_DIR": str(folder / kind.lower()) for kind in ("CONFIG", "DATA", "RUNTIME")}
-    kept = {
-        key: value
-        for key, value in os.environ.items()
-        if not key.startswith(("JUPYTER", "JPY_", "PYTHONPATH", "PYTHONSAFEPATH"))
-    }
-    write_settings(folder / "config" / "lab" / "user-settings")
-    log = (folder / "lab.log").open("w+", encoding="utf8")
-    port = free_port()
-    server = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "jupyter", "lab", "--no-browser", "--allow-root", "--ip=127.0.0.1"),
-            *(f"--port={port}", "--ServerApp.port_retries=0", f"--ServerApp.root_dir={book}"),
-            *("--ServerApp.token=", "--ServerApp.password="),
-            *("--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
-            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-            # Should this test be killed before it can end the server, the server ends by itself.
-            *("--MappingKernelManager.cull_idle_timeout=600", "--ServerApp.shutdown_no_activity_timeout=900"),
-        ],
-        cwd=book,
-        env={**kept, **private, "IPYTHONDIR": str(folder / "ipython")},
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-    )
-    try:
-        url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
-        while True:
-            log.seek(0)
-            assert server.poll() is None, f"JupyterLab ended at once:\n{log.read()}"
-            assert time.monotonic() < deadline, f"JupyterLab did not answer within a minute:\n{log.read()}"
-            try:
-                with urllib.request.urlopen(f"{url}/api", timeout=5):
-                    break
-            except OSError:
-                time.sleep(0.2)
-        yield SimpleNamespace(url=url, folder=book)
-    finally:
-        stop(server)
-        log.close()
+    chapter = book / f"{name}.md"
+    assert exporter["export"](chapter) == "written"
+    notebook = nbformat.read(chapter.with_suffix(".ipynb"), as_version=4)
+    notebook.cells += [nbformat.v4.new_code_cell(text) for text in EXTRA]
+    nbformat.write(notebook, chapter.with_suffix(".ipynb"))
 
 
-@pytest.fixture(scope="session")
-def profile(chrome: Browser) -> Iterator[BrowserContext]:
-    """One browser profile for all notebooks, so that Lab's own files are fetched once."""
-    context = chrome.new_context(viewport={"width": 1280, "height": 1000})
-    context.set_default_timeout(20_000)
-    yield context
-    context.close()
-
-
-@pytest.fixture(scope="session", params=pages_with_panels())
+@pytest.fixture(scope="module", params=pages_with_panels())
 def notebook(
     request: pytest.FixtureRequest, lab: SimpleNamespace, profile: BrowserContext
 ) -> Iterator[SimpleNamespace]:
@@ -146,41 +55,21 @@ def notebook(
     sockets: list[str] = []
     page = seen.page
     page.on("websocket", lambda socket: sockets.append(socket.url))
-    page.goto(f"{lab.url}/lab/workspaces/{name}/tree/{name}.ipynb")
-    page.locator(".jp-Notebook .jp-CodeCell").first.wait_for(timeout=60_000)
-    # Before its kernel answers, Lab meets "Run All Cells" with a question about kernels.
-    expect(page.locator("#jp-main-statusbar")).to_contain_text("| Idle", timeout=60_000)
+    write_chapter(lab.folder, name)
+    open_notebook(page, lab.url, name)
     menu(page, "Run", "runmenu:run-all")
-    page.locator(f"{SLIDERS}[data-live]").first.wait_for(timeout=60_000)
+    page.locator("[data-panel][data-live]").first.wait_for(timeout=120_000)
     cells = nbformat.read(lab.folder / f"{name}.ipynb", as_version=4).cells
     page.wait_for_function(
         """(wanted) => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")]
             .filter((prompt) => /\\[\\d+\\]/.test(prompt.textContent)).length >= wanted""",
         arg=sum(cell.cell_type == "code" for cell in cells),
-        timeout=60_000,
+        timeout=180_000,
     )
     yield SimpleNamespace(name=name, page=page, seen=seen, sockets=sockets, cells=cells)
     menu(page, "Kernel", "kernelmenu:shutdown")  # else every chapter's kernel would hold its memory to the end
     expect(page.locator("#jp-main-statusbar")).to_contain_text("No Kernel")
     page.close()
-
-
-def menu(page: Page, name: str, command: str) -> None:
-    """Choose from Lab's menu bar, as a reader does."""
-    page.locator(".lm-MenuBar-item", has_text=name).first.click()
-    page.locator(f".lm-Menu-item[data-command='{command}']").click()
-
-
-def run_cell(page: Page, mark: str) -> str:
-    """Run the added cell that starts with `mark`; what it prints."""
-    cell = page.locator(".jp-CodeCell", has_text=mark).last
-    prompt = cell.locator(".jp-InputPrompt").first
-    before = prompt.inner_text()
-    cell.locator(".cm-content").first.click()
-    page.keyboard.press("Control+Enter")
-    expect(prompt).not_to_have_text(before)
-    expect(prompt).not_to_have_text("[*]:")
-    return cell.locator(".jp-OutputArea").first.inner_text()
 
 
 def read_python(page: Page) -> dict[str, int]:
@@ -230,7 +119,19 @@ def test_the_panels_are_live_and_their_printed_twins_hidden(notebook):
         )
 
 
+NO_SLIDERS = {"timing-lab", "doctor"}
+"""Chapters whose panels have none; in all others the two tests below want one."""
+
+
+def without_sliders(notebook) -> bool:
+    found = notebook.page.locator(SLIDERS).count()
+    assert (found == 0) == (notebook.name in NO_SLIDERS), f"{found} panels with sliders in {notebook.name}"
+    return found == 0
+
+
 def test_an_arrow_key_moves_the_view_and_python_reads_it(notebook):
+    if without_sliders(notebook):
+        return
     panel = notebook.page.locator(SLIDERS).first
     wanted = read_python(notebook.page)
     for name, value in wanted.items():
@@ -247,6 +148,8 @@ def test_an_arrow_key_moves_the_view_and_python_reads_it(notebook):
 
 
 def test_python_moves_the_slider_and_the_view(notebook):
+    if without_sliders(notebook):
+        return
     panel = notebook.page.locator(SLIDERS).first
     before = read_python(notebook.page)
     name = list(before)[-1]
@@ -313,9 +216,27 @@ def switch(page: Page, theme: str) -> None:
     page.wait_for_selector(f"body[data-jp-theme-light='{str(theme == 'Light').lower()}']", state="attached")
 
 
+def test_a_pointer_on_a_link_to_an_issue_is_no_complaint(notebook):
+    """Where the pointer rests after the tests above is chance, so one of them is made sure of."""
+    text = "".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    links = notebook.page.locator(
+        ".jp-MarkdownCell a.hover-link:is([href*='github.com'][href*='/issues/'], [href*='github.com'][href*='/pull/'])"
+    )
+    assert links.count() > 0 or not re.search(r"github\.com/[^)\s]+/(issues|pull)/\d", text)
+    if not links.count():
+        return
+    link = links.first
+    link.scroll_into_view_if_needed()
+    with notebook.page.expect_response(f"{CARDS}**") as answer:
+        link.hover()
+    assert answer.value.ok
+    notebook.page.locator(".hover-document", has_text="A card").wait_for()
+    notebook.page.mouse.move(0, 0)
+
+
 def test_lab_asked_no_other_host_and_no_view_complained(notebook):
     """Last, so that it sees all that the tests above have done."""
-    assert notebook.seen.foreign == []
+    assert foreign(notebook.seen) == []
     assert notebook.sockets, "no websocket seen: then this test would not see a foreign one either"
     assert {urlparse(url).hostname for url in notebook.sockets} == {"127.0.0.1"}
     assert notebook.seen.complaints == []

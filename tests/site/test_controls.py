@@ -14,6 +14,7 @@ import ipywidgets
 import pytest
 from ipywidgets.embed import dependency_state
 from PIL import Image
+from playwright.sync_api import expect
 
 PANEL = "[data-panel=partition]"
 CHAPTER = "book/partition-rule.html"
@@ -649,6 +650,7 @@ def test_a_view_that_fails_says_so_in_its_place(draw, nested):
     broken, slider, fine = [module(text) for text in BROKEN.values()], ipywidgets.IntSlider(5, 1, 10), Fine()
     seen = draw(*([ipywidgets.VBox([*broken, slider, fine])] if nested else [*broken, slider, fine]))
     page = seen.page
+    expect(page.locator(".splitheads-notice")).to_have_count(len(broken))
     page.wait_for_timeout(2500)  # anywidget gives a module two seconds
     assert page.locator(".splitheads-notice").all_inner_texts() == [
         "This control needs a running notebook: it could not be drawn on this page."

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 
 import pytest
+from conftest import at_rest, drawn, unpainted
+from playwright.sync_api import expect
 from splitheads.panels.partition import MAX_D_MODEL, MAX_NUM_HEADS, PRESETS
 from splitheads.partition import HeadSplit, legal_head_counts, nearest_head_counts, nearest_widths, why_not
 
@@ -173,6 +176,7 @@ def cases() -> list[tuple[int, int]]:
 
 def test_the_page_and_python_agree_on_600_cases(panel):
     walked = cases()
+    unpainted(panel.page)
     seen = panel.page.evaluate(
         """async (cases) => {
             const root = document.querySelector("[data-panel=partition]");
@@ -188,12 +192,12 @@ def test_the_page_and_python_agree_on_600_cases(panel):
                     now: [...root.querySelectorAll("[role=slider]")].map((s) => Number(s.getAttribute("aria-valuenow"))),
                 });
             }
-            return told;
+            return JSON.stringify(told);
         }""",
         walked,
     )
     failing = 0
-    for (d, h), told in zip(walked, seen, strict=True):
+    for (d, h), told in zip(walked, json.loads(seen), strict=True):
         assert told["now"] == [d, h]
         heads_moves = [m["num_heads"] for m in told["moves"] if "num_heads" in m]
         width_moves = [m["d_model"] for m in told["moves"] if "d_model" in m]
@@ -225,7 +229,7 @@ def test_the_page_and_python_agree_on_600_cases(panel):
 def test_the_canvas_is_painted_in_both_modes(visit, address):
     for theme in ("light", "dark"):
         page = visit(theme=theme).open(f"{address}/book/partition-rule.html")
-        page.wait_for_timeout(100)
+        drawn(page)
         colours = page.evaluate(
             """() => { const c = document.querySelector("[data-panel=partition] canvas");
                 const p = c.getContext("2d").getImageData(0, c.height / 4, c.width, 1).data;
@@ -247,6 +251,7 @@ def test_an_address_on_its_way_is_not_overwritten(panel):
             while (performance.now() < end);
         }"""
     )
+    expect(panel.locator("p[role=status]")).to_have_text(re.compile("^d_head = 80:"))
     panel.page.wait_for_timeout(700)
     assert status(panel).startswith("d_head = 80:")
     assert panel.page.url.endswith("#partition?d_model=2560&num_heads=32")
@@ -256,8 +261,9 @@ def test_what_lies_below_stays_where_it_is_while_a_slider_moves(panel):
     """Once a split that fails has been seen, legal and failing splits take the same room."""
     heads = handle(panel, "num_heads")
     heights = []
+    at_rest(panel.page)
     for key in ("ArrowRight", "ArrowLeft", "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowLeft"):
         heads.press(key)
-        panel.page.wait_for_timeout(150)
+        drawn(panel.page)
         heights.append(panel.bounding_box()["height"])
     assert max(heights[1:]) - min(heights[1:]) < 0.5, heights

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import pages
+from conftest import at_rest, drawn, pages, pages_with_panels
 
 PANEL = "[data-panel=partition]"
 
@@ -45,9 +45,13 @@ def test_the_sidebar_folds_on_a_desk(visit, address):
     sidebar = page.locator("#pst-primary-sidebar")
     before = sidebar.bounding_box()
     page.locator("button.primary-toggle:visible").click()
-    page.wait_for_timeout(600)
-    after = sidebar.bounding_box()
-    assert after is None or after["x"] + after["width"] <= before["x"] + 5
+    page.wait_for_function(
+        """(left) => {
+            const after = document.querySelector("#pst-primary-sidebar").getBoundingClientRect();
+            return !after.width || after.right <= left + 5;
+        }""",
+        arg=before["x"],
+    )
 
 
 @pytest.mark.parametrize("scheme", ["http", "file"])
@@ -61,15 +65,16 @@ def test_who_comes_back_finds_their_place(visit, address, site, scheme):
     page.goto(f"{base}/book/references.html")
     page.go_back()
     page.wait_for_selector(f"{PANEL}[data-live]")
+    page.wait_for_function("Math.abs(scrollY - 2500) < 200")
     page.wait_for_timeout(500)
-    assert abs(page.evaluate("scrollY") - 2500) < 200
+    assert abs(page.evaluate("scrollY") - 2500) < 200, "and it stays theirs"
     assert "13" in page.locator(f"{PANEL} p[role=status]").inner_text(), "and the panel as they left it"
 
 
 def test_a_link_to_a_panel_arrives_at_the_panel(visit, address):
     for fragment in ("partition?d_model=1600&num_heads=48", "partition%3Fd_model=1600&num_heads=48", "partition"):
         page = visit(height=500).open(f"{address}/book/index.html#{fragment}")
-        page.wait_for_timeout(300)
+        at_rest(page)
         box = page.locator(PANEL).bounding_box()
         assert -5 <= box["y"] < 200, fragment
 
@@ -87,14 +92,14 @@ def test_paper_has_light_no_folds_and_no_buttons(visit, address):
     page = visit(theme="dark").open(f"{address}/book/partition-rule.html")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     page.emulate_media(media="print")
-    page.wait_for_timeout(200)
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.wait_for_function("document.documentElement.dataset.theme === 'light'")
+    drawn(page)
     assert page.locator("article details").count() >= 6
     assert page.locator("article details:not([open])").count() == 0
     assert page.locator(".sh-chips:visible").count() == 0
     page.emulate_media(media="screen")
-    page.wait_for_timeout(200)
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    drawn(page)
     assert page.locator("article details[open]").count() == 0
 
 
@@ -121,6 +126,60 @@ def test_code_does_not_leave_a_phone(visit, address):
         "[...document.querySelectorAll('.cell_input pre')].filter((p) => p.scrollWidth > p.clientWidth + 1).length"
     )
     assert cut == 0
+
+
+@pytest.mark.parametrize(("width", "text"), [(240, "100%"), (390, "200%")])
+@pytest.mark.parametrize("name", [name for name in pages_with_panels() if name != "book/reshape"])
+def test_large_text_and_a_narrow_window_make_no_page_wider_than_its_window(visit, address, name, width, text):
+    seen = visit(width=width, height=844)
+    seen.page.add_init_script(
+        f"addEventListener('DOMContentLoaded', () => document.documentElement.style.fontSize = '{text}')"
+    )
+    page = seen.open(f"{address}/{name}.html")
+    drawn(page)
+    cut = page.evaluate(
+        """() => [document.scrollingElement.scrollWidth, [...document.querySelectorAll(".sh-panel :is(button, .sh-bar-told, .sh-bar-name)")]
+            .filter((e) => e.checkVisibility() && !e.closest(".sh-shelf") && (e.scrollWidth > e.clientWidth + 1 && e.clientWidth
+                || e.getBoundingClientRect().right > e.closest(".sh-panel").getBoundingClientRect().right))
+            .map((e) => e.textContent)]"""
+    )
+    assert cut == [width, []]
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("name", ["book/fast-path", "book/timing-lab", "book/browser-gpu"])
+def test_a_panel_is_as_high_as_the_room_that_is_kept_for_it(visit, address, name, width):
+    """Higher, and the text below jumps when the panel comes to life; lower, and there is a hole under it."""
+    page = visit(width=width, height=844).open(f"{address}/{name}.html")
+    if name == "book/browser-gpu":  # the rest of it comes when the reader does
+        page.locator(".sh-stage").scroll_into_view_if_needed()
+        page.locator("[data-loaded]").wait_for(state="attached")
+    at_rest(page)
+    rooms = page.evaluate(
+        """() => Object.fromEntries(["fastpath", "kernels", "timing", "webgpu"].map((name) => document.querySelector(`[data-twin=${name}]`))
+            .filter(Boolean).map((twin) => [twin.dataset.twin, [parseFloat(getComputedStyle(twin.closest(".cell_output")).minHeight),
+                twin.closest(".cell_output").querySelector(".splitheads-widget").firstElementChild.getBoundingClientRect().height + 38.4]]))"""
+    )
+    assert rooms
+    for panel, (room, height) in rooms.items():
+        assert abs(room - height) < 30, panel
+
+
+@pytest.mark.parametrize("name", pages())
+def test_wide_figures_stay_legible_on_a_phone(visit, address, name):
+    page = visit(width=390, height=844).open(f"{address}/{name}.html")
+    small = page.evaluate(
+        """() => [...document.querySelectorAll(".sh-plot[data-figure] svg text")].map((t) => t.getBoundingClientRect())
+            .filter((box) => box.height && Math.max(box.height, box.width) < 9).length"""
+    )
+    widths = page.evaluate(
+        """() => [...document.querySelectorAll('.sh-plot > svg')].filter((e) => e.checkVisibility())
+            .map((e) => [e.clientWidth, parseFloat(e.style.maxWidth)])"""
+    )
+    # A figure that is narrower by nature is shown whole.
+    assert all(wide >= min(500, own - 1) for wide, own in widths)
+    assert small == 0
+    assert page.evaluate("document.scrollingElement.scrollWidth") == 390
 
 
 @pytest.mark.parametrize("name", pages())

@@ -17,8 +17,31 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+/** svg("rect", {x: 0}): the same for drawings; event listeners are added by hand. */
+export function svg(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) if (value != null) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+
 /** 16384 -> "16,384": long numbers are read in threes. */
 export const grouped = (n) => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+
+/** A share in whole per cent, halves to the even number as Python rounds, the sign kept beside it: 0.625 -> "62 %". */
+export function percent(share) {
+  const [value, half] = [100 * share, Math.floor(100 * share) + 0.5];
+  return `${value === half ? 2 * Math.round(value / 2) : Math.round(value)}\u00a0%`;
+}
+
+/** The nearest legal head counts strictly below and above, at most `max`; null where there is none. */
+export function neighbours(dModel, numHeads, max) {
+  let below = null;
+  let above = null;
+  for (let h = Math.min(numHeads - 1, dModel); h >= 1 && below === null; h--) if (dModel % h === 0) below = h;
+  for (let h = numHeads + 1; h <= Math.min(dModel, max) && above === null; h++) if (dModel % h === 0) above = h;
+  return { below, above };
+}
 
 /** Set traits from the page; the kernel hears of it where there is one. */
 export function assign(model, values) {
@@ -67,10 +90,10 @@ export function question(spec, onLock = () => {}) {
   return node;
 }
 
-/** A panel's opening question, from its trait; null where it asks none. Locked, it sets the outcome's state. */
-export function opening(model) {
+/** A panel's opening question, from its trait; null where it asks none. Locked, it sets the outcome's state, or hands it to `show`. */
+export function opening(model, show = (outcome) => assign(model, outcome)) {
   const spec = model.get("question");
-  return spec.prompt ? question(spec, () => spec.outcome && assign(model, spec.outcome)) : null;
+  return spec.prompt ? question(spec, () => spec.outcome && show(spec.outcome)) : null;
 }
 
 /**
@@ -95,35 +118,57 @@ export function settle(host, name, asked) {
   });
 }
 
-/** "#partition?d_model=768&num_heads=12" -> {d_model: 768, num_heads: 12}; null if not for `name`. */
-export function readFragment(name, kinds, hash = location.hash) {
-  // Some programs that pass links on write the question mark as %3F.
-  hash = hash.replace(/^(#[a-z]+)%3F/i, "$1?");
+/** Characters of a text that an address may carry: programs that pass links on cut longer ones. */
+export const TEXT_LIMIT = 3000;
+
+/** "#partition?d_model=768&num_heads=12" -> {d_model: 768, num_heads: 12}; null if not for `name`. Names of texts too long go to `lost`. */
+export function readFragment(name, kinds, hash = location.hash, lost = []) {
+  // Some programs that pass links on write the question mark as %3F, and what follows it likewise.
+  if (/^#[a-z]+%3F/i.test(hash)) {
+    hash = hash.replace(/%3F/i, "?").replace(/(\?|&|%26)(\w+)(?:=|%3D)/gi, (all, mark, key) => (key in kinds ? `${mark === "?" ? "?" : "&"}${key}=` : all));
+  }
   if (hash === `#${name}`) return {};
   if (!hash.startsWith(`#${name}?`)) return null;
   const values = {};
   for (const [key, raw] of new URLSearchParams(hash.slice(name.length + 2))) {
     const kind = kinds[key];
-    if (kind === "int" && /^\d{1,9}$/.test(raw)) values[key] = Number(raw);
+    if ((kind === "int" || kind === "index") && /^\d{1,9}$/.test(raw)) values[key] = Number(raw);
     else if (Array.isArray(kind) && kind.includes(raw)) values[key] = raw;
+    else if (kind === "text" && raw.length <= TEXT_LIMIT) values[key] = raw;
+    else if (kind === "text") lost.push(key);
   }
   return values;
 }
 
+/** The fragment that `readFragment` reads. A text that is too long for an address is left out. */
+export function fragment(model, name, kinds) {
+  const values = Object.keys(kinds).map((key) => [key, String(model.get(key))])
+    .filter(([key, value]) => kinds[key] !== "text" || value.length <= TEXT_LIMIT);
+  return values.length ? `#${name}?${new URLSearchParams(values)}` : `#${name}`;
+}
+
 /**
  * Keep a panel's state in the URL fragment, on the site only: a notebook's address is not ours.
- * kinds: {trait: "int" | [allowed strings]}; bounds: {trait: [low, high]} for the ints.
+ * kinds: {trait: "int" | "index" | "text" | [allowed strings]}; bounds: {trait: [low, high]}. A slider's number is brought
+ * within its bounds; a place in a select that has no such place is ignored. `arrived` hears of each address that has a state:
+ * its values, and the names of texts in it that are too long to be read.
  */
-export function linkState(model, name, kinds, bounds, root) {
+export function linkState(model, name, kinds, bounds, root, arrived = () => {}) {
   if (!onSite()) return () => {};
   const clamp = (values) => Object.fromEntries(Object.entries(values).map(([key, value]) =>
-    bounds[key] ? [key, Math.min(Math.max(value, bounds[key][0]), bounds[key][1])] : [key, value]));
+    bounds[key] ? [key, Math.min(Math.max(value, bounds[key][0]), bounds[key][1])] : [key, value])
+    .filter(([key, value]) => kinds[key] !== "index" || value === values[key]));
   const arrive = () => {
     window.splitheadsHash = location.hash;
-    const values = readFragment(name, kinds);
+    const lost = [];
+    const values = readFragment(name, kinds, location.hash, lost);
     if (!values) return;
     assign(model, clamp(values));
-    if (!returning) root.scrollIntoView({ block: "start" });
+    const state = Object.keys(values).length + lost.length > 0;
+    if (state) arrived(values, lost);
+    // Who was sent a state wants to see it: what comes first behind the opening question is shown, not the question.
+    const asked = root.querySelector(":scope > .sh-question");
+    if (!returning) ((state && asked?.nextElementSibling) || root).scrollIntoView({ block: "start" });
   };
   // Somebody who comes back is taken to where they were, by the browser.
   let returning = performance.getEntriesByType("navigation")[0]?.type !== "navigate";
@@ -132,8 +177,7 @@ export function linkState(model, name, kinds, bounds, root) {
     clearTimeout(timer);
     // Browsers limit how often a page may rewrite its address, so wait for the hand to rest.
     timer = setTimeout(() => {
-      const query = new URLSearchParams(Object.keys(kinds).map((key) => [key, String(model.get(key))]));
-      const hash = `#${name}?${query}`;
+      const hash = fragment(model, name, kinds);
       // An address that neither panel has seen is a reader's, on its way to `arrive`: leave it alone.
       if (hash === location.hash || location.hash !== window.splitheadsHash) return;
       // A place on the page that the reader went to stays in the history; a panel's state is rewritten.
@@ -174,7 +218,11 @@ export function growOnly(...nodes) {
       widths.set(target, width);
     }
   });
-  nodes.forEach((node) => observer.observe(node));
+  nodes.forEach((node) => {
+    // The observer tells the border box: as a minimum of the content alone, paddings would add up without end.
+    node.style.boxSizing = "border-box";
+    observer.observe(node);
+  });
   return () => observer.disconnect();
 }
 
@@ -185,4 +233,22 @@ export function onTheme(redraw) {
     observer.observe(node, { attributes: true, attributeFilter: ["data-theme", "data-jp-theme-name", "class"] });
   }
   return () => observer.disconnect();
+}
+
+const partsOnTheirWay = new Map();
+/** A part of a lazy view that is loaded when it is needed (see `part` in kit.py): what its module exports. */
+export function loadPart(model, name, kit) {
+  const file = model.get("later_files")[name];
+  const key = file ?? model.get("later")[name];
+  if (!partsOnTheirWay.has(key)) {
+    partsOnTheirWay.set(key, new Promise((done, failed) => {
+      const src = file ?? URL.createObjectURL(new Blob([key], { type: "text/javascript" }));
+      const script = el("script", { src, onload: () => done(globalThis.splitheadsParts[name]), onerror: () => {
+        partsOnTheirWay.delete(key); // it may be there the next time
+        failed(new Error("The rest of this panel could not be loaded: is the connection gone?"));
+      } });
+      document.head.append(script);
+    }));
+  }
+  return partsOnTheirWay.get(key).then((start) => start(kit));
 }

@@ -1,19 +1,10 @@
 // The width cut into heads: one bar of d_model columns, each head in its colour, leftovers hatched.
-import { el, grouped, assign, say, opening, settle, linkState, perFrame, onTheme, growOnly } from "./kit.js";
+import { el, grouped, neighbours, assign, say, opening, settle, linkState, perFrame, onTheme, growOnly } from "./kit.js";
 
 /** The arithmetic that every frame needs. Python's HeadSplit decides the same; a test walks both. */
 export function split(dModel, numHeads) {
   const whole = Math.floor(dModel / numHeads);
   return { whole, left: dModel - whole * numHeads, legal: dModel % numHeads === 0 };
-}
-
-/** The nearest legal head counts strictly below and above, at most `max`; null where there is none. */
-export function neighbours(dModel, numHeads, max) {
-  let below = null;
-  let above = null;
-  for (let h = Math.min(numHeads - 1, dModel); h >= 1 && below === null; h--) if (dModel % h === 0) below = h;
-  for (let h = numHeads + 1; h <= Math.min(dModel, max) && above === null; h++) if (dModel % h === 0) above = h;
-  return { below, above };
 }
 
 /** The result in words: what it is first, then why. */
