@@ -16,10 +16,11 @@ import shutil
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from docutils import nodes
 from latex2mathml.converter import convert
+from pygments.lexer import inherit
 from pygments.lexers import CssLexer, JavascriptLexer
 from pygments.token import Comment, Operator, Punctuation, Text, Whitespace
 from sphinx.application import Sphinx
@@ -123,8 +124,14 @@ def trim_text(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             node.parent.remove(node)
 
 
+class Script(JavascriptLexer):
+    """Pygments' lexer, which takes a / after => for a division and would lose the spaces of a regular expression."""
+
+    tokens: ClassVar = {"root": [(r"=>", Punctuation, "slashstartsregex"), inherit]}
+
+
 LEXERS = {
-    "js": JavascriptLexer(stripnl=False, ensurenl=False),
+    "js": Script(stripnl=False, ensurenl=False),
     "css": CssLexer(stripnl=False, ensurenl=False),
 }
 STATE = "application/vnd.jupyter.widget-state+json"
