@@ -207,6 +207,7 @@ def test_a_part_that_does_not_come_says_so_and_can_be_asked_for_again(gpu):
 # A run ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_a_run_measures_shows_and_can_be_exported_and_imported(gpu, tmp_path):
     site = gpu(QUICK + "&d_head=65")
     button(site, "Time my GPU").click()

@@ -445,6 +445,7 @@ def test_no_label_of_the_chart_covers_another_or_leaves_it(lab, width):
 def test_on_paper_a_row_of_the_table_is_one_line_high(lab):
     site = lab([GPU], width=700)
     site.panel.get_by_text("The same as a table").click()
+    site.panel.locator(".sh-rows tbody tr").first.wait_for()  # it is filled when the fold has told that it is open
     site.page.emulate_media(media="print")
     high = site.page.evaluate(
         """() => [...document.querySelectorAll(".sh-rows tbody tr")].filter((r) => r.children.length > 3).map((r) =>
