@@ -517,6 +517,8 @@ def start(served: Project) -> Iterator[Callable[[int], tuple[subprocess.Popen, i
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A shell that runs the tests in the background has them, and so this, ignore Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         running.append(process)
         said = process.stdout.readline()

@@ -62,7 +62,11 @@ console.log(one.length > 100 && one === other);
 def alike(one: str, other: str) -> bool:
     """Are two texts one program?"""
     done = subprocess.run(
-        [NODE, "--expose-internals", "-e", TREES], input=json.dumps([one, other]), capture_output=True, text=True, check=False
+        [NODE, "--expose-internals", "-e", TREES],
+        input=json.dumps([one, other]),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip() == "true"

@@ -157,7 +157,7 @@ def test_a_plan_that_cannot_be_is_refused_in_words(notebook, typed, said):
     box.fill(typed)
     button(notebook.panel, "Run").click()
     expect(notebook.panel.locator(".sh-news")).to_contain_text(said)
-    expect(notebook.panel.locator(".sh-news")).to_have_attribute("role", "status")
+    expect(notebook.panel.locator("p.sh-heard[role=status]")).to_contain_text(said)
     expect(button(notebook.panel, "Run")).to_be_enabled()
     box.fill("16, 32, 48, 64")
     box.press("Tab")

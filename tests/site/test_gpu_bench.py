@@ -66,6 +66,19 @@ def swept(page, **changes) -> dict:
     return recording
 
 
+def briefly(page, **changes) -> dict:
+    """The same, with time enough on any machine: stopped when all that can be measured has a few samples."""
+    page.evaluate("plan => { sweep(plan) }", plan(budget_s=90, **changes))
+    page.wait_for_function(
+        """() => recording || news.some(({ points, total }) =>
+            points.length === total && points.every(({ status, repeats }) => status !== "ok" || repeats > 4))"""
+    )
+    page.evaluate("() => run.stop()")
+    recording = page.evaluate("() => ended")
+    validate(recording)
+    return recording
+
+
 def last(page) -> dict:
     return page.evaluate("() => news.at(-1)")
 
@@ -294,12 +307,11 @@ def test_a_T_that_would_take_too_long_is_refused_for_its_points_and_not_run(benc
 def test_three_lines_of_one_kernel_are_timed_once(bench):
     """And the recording, where its times stand three times, still adds up to its duration."""
     page = bench()
-    recording = swept(
+    recording = briefly(
         page,
         d_heads=[16],
         series=["buckets", "power of two", "exact"],
         widths={name: [16] * MOST for name in widths()},
-        budget_s=3,
         seq_len=128,
     )
     assert len({tuple(p["interval_s"]) for p in recording["points"]}) == 1
@@ -334,6 +346,7 @@ def test_stop_while_kernels_are_compiled(bench):
     assert {point["reason"] for point in recording["points"]} == {"interrupted before this point was measured"}
 
 
+@pytest.mark.alone
 def test_a_sweep_that_is_all_compiling_ends_in_time(bench):
     page = bench(
         """const make = GPUDevice.prototype.createComputePipelineAsync;
@@ -350,6 +363,7 @@ def test_a_sweep_that_is_all_compiling_ends_in_time(bench):
     assert "the time was over" in last(page)["text"]
 
 
+@pytest.mark.alone
 def test_a_pause_costs_no_time_and_no_sample(bench):
     page = bench()
     page.evaluate("plan => { sweep(plan) }", plan(budget_s=5))
@@ -397,7 +411,7 @@ KEEP_DEVICE = """
 @pytest.mark.parametrize("moment", ["checking", "calibrating", "measuring"])
 def test_a_lost_GPU_keeps_the_points_and_can_be_opened_again(bench, moment):
     page = bench(KEEP_DEVICE)
-    page.evaluate("plan => { sweep(plan) }", plan(budget_s=8))
+    page.evaluate("plan => { sweep(plan) }", plan(budget_s=90))
     until(page, MEASURING if moment == "measuring" else f"() => news.some(({{ state }}) => state === '{moment}')")
     page.evaluate("() => devices[0].destroy()")
     until(page, "() => run.state === 'lost'")
@@ -407,10 +421,11 @@ def test_a_lost_GPU_keeps_the_points_and_can_be_opened_again(bench, moment):
     kept = page.evaluate(
         "() => [...run.tasks.values()].map(({ samples }) => samples.slice(0, 1)).filter((s) => s.length)"
     )
-    page.evaluate("() => run.goOn()")
+    page.evaluate("() => { window.before = news.length; run.goOn(); }")
+    until(page, MEASURING.replace("news.some", "news.slice(before).some"))
+    page.evaluate("() => run.stop()")
     recording = page.evaluate("() => ended")
     validate(recording)
-    assert last(page)["state"] == "done"
     assert page.evaluate("() => devices.length") == 2
     assert {point["status"] for point in recording["points"]} == {"ok"}
     samples = page.evaluate("() => [...run.tasks.values()].map(({ samples }) => samples)")
@@ -446,14 +461,13 @@ def test_buffers_larger_than_the_limits_are_not_asked_for(bench):
         const ask = GPUAdapter.prototype.requestDevice;
         GPUAdapter.prototype.requestDevice = function ({ requiredFeatures }) { return ask.call(this, { requiredFeatures }); };"""
     )
-    recording = swept(page, d_heads=[16, 32], series=["exact", "unfused"], seq_len=128, budget_s=6)
+    recording = briefly(page, d_heads=[16, 32], series=["exact", "unfused"], seq_len=128)
     by = {(p["backend"], p["d_head"]): p for p in recording["points"]}
     assert by["exact", 16]["status"] == by["exact", 32]["status"] == "ok"
     for d in (16, 32):
         assert by["unfused", d]["status"] == "skipped"
         assert "memory" in by["unfused", d]["reason"]
         assert "65,536" in by["unfused", d]["reason"]
-    assert last(page)["state"] == "done"
 
 
 def test_out_of_memory_skips_what_needs_most_and_goes_on(bench):
@@ -471,7 +485,7 @@ def test_out_of_memory_skips_what_needs_most_and_goes_on(bench):
             return short-- > 0 ? new GPUOutOfMemoryError("no room") : found;
         };"""
     )
-    recording = swept(page, d_heads=[32, 64], series=["exact"], seq_len=256, budget_s=6)
+    recording = briefly(page, d_heads=[32, 64], series=["exact"], seq_len=256)
     small, large = recording["points"]
     assert small["status"] == "ok"
     assert large["status"] == "skipped"
@@ -482,7 +496,7 @@ def test_a_kernel_that_fails_its_check_is_shown_and_not_timed(bench):
     broken = MODULE.replace("let factor = shape.scale *", "let factor = ${width === 32 ? '' : 'shape.scale *'}")
     assert broken != MODULE
     page = bench(module=broken)
-    recording = swept(page)
+    recording = briefly(page)
     by = {(p["backend"], p["d_head"]): p for p in recording["points"]}
     assert by["exact", 16]["status"] == "ok"
     for point in (by["buckets", 16], by["buckets", 24], by["exact", 32]):
@@ -490,7 +504,7 @@ def test_a_kernel_that_fails_its_check_is_shown_and_not_timed(bench):
         assert "failed its check: off by" in point["reason"]
         assert "is due" in point["reason"]
     told = last(page)
-    assert told["state"] == "done"
+    assert told["state"] in ("done", "stopped")
     assert "Not timed, because the check failed: width 32: off by" in told["text"]
     assert told["checked"]["width 32"]["ok"] is False
 
@@ -553,7 +567,7 @@ def test_without_timestamps_the_page_takes_the_time(bench):
         Object.defineProperty(GPUAdapter.prototype, "features",
             { get() { return new Set([...get.call(this)].filter((name) => name !== "timestamp-query")); } });"""
     )
-    recording = swept(page, d_heads=[16, 64], series=["exact"], seq_len=128, budget_s=8)
+    recording = briefly(page, d_heads=[16, 64], series=["exact"], seq_len=128)
     assert recording["device"]["timestamps"] is False
     assert recording["method"]["clock"].startswith("performance.now around submissions")
     small, large = recording["points"]
@@ -563,7 +577,7 @@ def test_without_timestamps_the_page_takes_the_time(bench):
 
 def test_timestamps_that_tell_nothing_are_given_up(bench):
     page = bench("BigUint64Array.prototype[Symbol.iterator] = function* () { yield 5n; yield 5n; };")
-    recording = swept(page, d_heads=[16], series=["exact"], budget_s=12)
+    recording = briefly(page, d_heads=[16], series=["exact"])
     assert recording["device"]["timestamps"] is False
     assert recording["points"][0]["status"] == "ok"
 

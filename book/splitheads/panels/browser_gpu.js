@@ -25,13 +25,15 @@ function render({ model, el: host }) {
   model.on("change:d_head", update);
   update();
 
+  const again = el("button", { type: "button", class: "sh-chip", onclick: load }, "Try again");
   let running = null; // what the later part has given
   let wanted = false;
   let left = false;
   const events = ["focusin", "pointerdown"];
   const room = new IntersectionObserver((entries) => { if (entries.some(({ isIntersecting }) => isIntersecting)) load(); }, { rootMargin: "250px" });
-  function load() {
+  function load(event) {
     if (wanted) return;
+    const pressed = event?.currentTarget === again; // the keyboard's place is not lost with this button
     wanted = true;
     room.disconnect();
     loadPart(model, "browser_gpu_part", KIT).then(({ stageView }) => {
@@ -39,9 +41,11 @@ function render({ model, el: host }) {
       waiting.remove();
       running = stageView(model, stage, () => loadPart(model, "browser_gpu_bench", KIT));
       host.dataset.loaded = "";
+      if (pressed) stage.querySelector("button")?.focus({ preventScroll: true });
     }, (error) => {
       wanted = false;
-      waiting.replaceChildren(`${error.message} The widths above need nothing else. `, el("button", { type: "button", class: "sh-chip", onclick: load }, "Try again"));
+      waiting.replaceChildren(`${error.message} The widths above need nothing else. `, again);
+      if (pressed) again.focus({ preventScroll: true });
     });
   }
   let root = null;

@@ -37,7 +37,7 @@ POLICIES = {
 block-based compilers (a Triton block is a power of two, 16 at the least in a matrix product); the next multiple of 16."""
 
 KERNELS = {
-    "buckets, power of two, exact": ["buckets", "power of two", "exact"],
+    "all widths, fused": ["buckets", "power of two", "exact"],
     "buckets, exact": ["buckets", "exact"],
     "buckets, unfused": ["buckets", "unfused"],
     "all four": ["buckets", "power of two", "exact", "unfused"],
@@ -58,7 +58,7 @@ PLOTS = ["time", "throughput", "memory"]
 """Time first: in it a staircase looks like one."""
 
 CAVEAT = (
-    "This is the book’s own teaching kernel on your browser’s GPU, without tensor cores; it is not the CUDA library, and "
+    "This is the book’s own teaching kernel on a browser’s GPU, without tensor cores; it is not the CUDA library, and "
     "its speed says nothing about PyTorch’s. What carries over: a compiled width is paid for in full."
 )
 
@@ -175,6 +175,6 @@ def browser_gpu(recordings: Iterable[dict | str | Path] | None = None, question:
     row = choices(*made.values())
     for trait, control in made.items():
         control.layout.flex = "2 1 10.5rem" if trait in ("sizes", "kernels") else "1 1 5rem"
-    panel = BrowserGpu("webgpu", [slider, row, plot], view, twin(told, [*problems, CAVEAT]))
+    panel = BrowserGpu("webgpu", [slider, row, plot], view, twin(told, [*problems, CAVEAT], PLOTS[0]))
     panel.add_class("sh-browser-gpu")
     return panel

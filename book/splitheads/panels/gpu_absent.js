@@ -7,6 +7,6 @@ export function gpuAbsent() {
   }
   if (navigator.gpu) return null;
   return ["absent", location.protocol === "file:"
-    ? "This browser gives WebGPU to no page that was opened from a file, or has none: “make serve” shows the same page over http; or take a current Chrome, Edge or Safari."
-    : "This browser has no WebGPU, or it is switched off: current versions of Chrome, Edge, Safari and Firefox have it on most systems."];
+    ? "This browser gives WebGPU to no page that was opened from a file, or has none: “make serve” shows the same page over http; or take a current version of Chrome, Edge, Safari or Firefox."
+    : "This browser has no WebGPU, or it is switched off: a current version of Chrome, Edge, Safari or Firefox has it on most systems."];
 }

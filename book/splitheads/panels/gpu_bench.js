@@ -114,7 +114,7 @@ function medianLimits(samples, orderStatistics) {
   return [(values[Math.floor((n - 1) / 2)] + values[Math.floor(n / 2)]) / 2, values[k - 1], values[n - k]];
 }
 
-const inMs = (seconds) => `${Number((1000 * seconds).toPrecision(2))} ms`;
+const inMs = (seconds) => (seconds < 1 ? `${Number((1000 * seconds).toPrecision(2))} ms` : `${Number(seconds.toPrecision(2))} s`);
 
 // One kernel ---------------------------------------------------------------------------------------
 
@@ -290,9 +290,10 @@ class Sweep {
     if (this.over() || this.since !== null) return;
     this.before = [this.state, this.text];
     this.since = performance.now();
+    const kept = this.points().some(({ status }) => status === "ok") ? " Everything measured so far is kept." : "";
     this.tell("paused", reason === "hidden"
-      ? "Paused, because browsers slow down a page in the background. Everything measured so far is kept."
-      : `Paused${reason ? `: ${reason}` : ""}. Everything measured so far is kept.`);
+      ? `Paused, because browsers slow down a page in the background.${kept}`
+      : `Paused${reason ? `: ${reason}` : ""}.${kept}`);
   }
 
   goOn() {
@@ -360,7 +361,7 @@ class Sweep {
     if (last[0] === "done") {
       if (!measured && bad.length) last = ["failed", "No kernel passed its check, so nothing was timed."];
       else if (!measured) last = ["failed", `Nothing could be timed: ${this.points(true)[0].reason}.`];
-      else last[1] = this.ended === "complete" ? "Done: every time is known to within 2 %." : "Done: the time was over before every interval was as narrow as 2 %.";
+      else last[1] = this.ended === "complete" ? "Done: every median is known to within 2 %." : "Done: time is up; some medians are less certain than 2 %.";
     }
     if (bad.length) last[1] += ` Not timed, because the check failed: ${bad.join("; ")}.`;
     this.tell(...last);
@@ -729,7 +730,7 @@ class Sweep {
         const pauses = this.away;
         const seconds = await this.sample(task);
         if (this.since === null && this.away === pauses && seconds > 0) task.samples.push(seconds);
-        this.tell("measuring", `T = ${tokens}, ${heads} head${heads > 1 ? "s" : ""}, round ${round}: ${settled} of ${tasks.length} times known to 2 %.`);
+        this.tell("measuring", `T = ${tokens}, ${heads} head${heads > 1 ? "s" : ""}, round ${round}: ${settled} of ${tasks.length} medians within 2 %.`);
       }
       settled = tasks.filter(({ samples }) => this.isSettled(samples)).length;
     }

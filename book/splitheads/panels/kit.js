@@ -213,8 +213,9 @@ export function growOnly(...nodes) {
   const widths = new Map();
   const observer = new ResizeObserver((entries) => {
     for (const { target, borderBoxSize: [{ inlineSize: width, blockSize: height }] } of entries) {
-      if (widths.get(target) !== width) target.style.minHeight = "";
-      else target.style.minHeight = `${height}px`;
+      const anew = widths.get(target) !== width;
+      if (anew) target.style.minHeight = "";
+      target.style.minHeight = `${anew ? target.getBoundingClientRect().height : height}px`;
       widths.set(target, width);
     }
   });

@@ -328,6 +328,9 @@ def method(recording: dict) -> list[list[str]]:
     ]
 
 
+MOST_STEPS = 6
+"""So many found steps a printed twin tells; the rest is counted."""
+
 # For readers without scripts, and for paper -------------------------------------------------------
 
 
@@ -345,14 +348,14 @@ def kinds_of(line: dict) -> list[str | None]:
     return line["o"] if isinstance(line["o"], list) else [line["o"]] * len(line["d"])
 
 
-def drawing(shown: dict) -> str:
-    """The first chart of a recording as SVG: throughput against d_head, one line per series."""
+def drawing(shown: dict, plot: str = "throughput") -> str:
+    """The first chart of a recording as SVG: throughput, or time, against d_head, one line per series."""
     lines = [x for x in shown["lines"] if x["d"]]
     if not lines:
         return "<p>No point of this recording has a time.</p>"
     direction, seq_len = lines[0]["direction"], lines[0]["seq_len"]
     lines = [x for x in lines if (x["direction"], x["seq_len"]) == (direction, seq_len)]
-    rates = [[f / t * 1e3 for f, t in zip(x["f"], x["t"], strict=True)] for x in lines]
+    rates = [x["t"] if plot == "time" else [f / t * 1e3 for f, t in zip(x["f"], x["t"], strict=True)] for x in lines]
     most = max(map(max, rates))
     widths = sorted({d for x in lines for d in x["d"]})
     low, high = (widths[0], widths[-1]) if len(widths) > 1 else (widths[0] - 1, widths[0] + 1)
@@ -369,7 +372,7 @@ def drawing(shown: dict) -> str:
         "triangle": '<path d="M{x:.1f} {y:.1f}m0-6l5.5 9h-11z" {s}/>',
     }
     parts = [
-        f'<text x="0" y="14" font-size="13" fill="currentColor">GFLOP/s</text>'
+        f'<text x="0" y="14" font-size="13" fill="currentColor">{"ms per call" if plot == "time" else "GFLOP/s"}</text>'
         f'<text x="{left - 6}" y="{tall - 34}" font-size="13" fill="currentColor" text-anchor="end">0</text>'
         f'<text x="{left - 6}" y="{at(low, most)[1] + 4:.1f}" font-size="13" fill="currentColor" text-anchor="end">{most:.3g}</text>'
         f'<line x1="{left}" x2="{wide - right}" y1="{tall - 38}" y2="{tall - 38}" stroke="currentColor"/>'
@@ -402,12 +405,12 @@ def drawing(shown: dict) -> str:
         parts.append(
             f'<text x="{wide - right + 14}" y="{floor:.1f}" font-size="13" fill="currentColor">{escape(name)}</text>'
         )
-    label = f"Throughput against d_head, {direction}, T = {seq_len}: {', '.join(x['name'] for x in lines)}."
+    label = f"{plot.capitalize()} against d_head, {direction}, T = {seq_len}: {', '.join(x['name'] for x in lines)}."
     svg = f'<svg viewBox="0 0 {wide} {max(tall, floor + 6):.0f}" style="width:100%;min-width:var(--sh-plot-least, 0px);max-width:{wide}px;height:auto" role="img" aria-label="{escape(label)}">{"".join(parts)}</svg>'
     return f'<div class="sh-plot" tabindex="0">{svg}</div>'
 
 
-def twin(shown: list[dict], notes: list[str]) -> str:
+def twin(shown: list[dict], notes: list[str], plot: str = "throughput") -> str:
     """The panel's default state in print: the first recording as a chart, its steps, where it comes from."""
     told = "".join(f"<p>{escape(note)}</p>" for note in notes)
     if not shown:
@@ -415,9 +418,11 @@ def twin(shown: list[dict], notes: list[str]) -> str:
     first = shown[0]
     kinds = {kind for x in first["lines"] for kind in kinds_of(x)}
     legend = ", ".join(f"{kind} a {shape}" for kind, (_, shape) in MARKS.items() if kind in kinds)
-    found = "".join(f"<li>{escape(step['text'])}</li>" for step in first["steps"][:6])
+    found = "".join(f"<li>{escape(step['text'])}</li>" for step in first["steps"][:MOST_STEPS])
+    if (more := len(first["steps"]) - MOST_STEPS) > 0:
+        found += f"<li>and {more} more</li>"
     command = dict(first["facts"])["command"]
     return (
-        f"<p><strong>{escape(first['title'])}</strong>{f'. Marks: {legend}.' if legend else ''}</p>{drawing(first)}"
+        f"<p><strong>{escape(first['title'])}</strong>{f'. Marks: {legend}.' if legend else ''}</p>{drawing(first, plot)}"
         f"{f'<ul>{found}</ul>' if found else ''}<p>{escape(first['source'])} <code>{escape(command)}</code></p>{told}"
     )

@@ -7,7 +7,7 @@ const HINT = "Point at a mark, tap it, or walk along the marks with the arrow ke
 /** So many found steps are told at once, the rest when asked for. */
 const FEW = 4;
 const BUSY = ["starting", "running", "stopping"];
-/** News that a screen reader says by itself; those of a run in progress come too often. */
+/** News that a screen reader says whole; those of a run in progress come too often, and are said once a phase. */
 const SAID = ["refused", "failed", "saved", "done", "paused", "lost"];
 /** After so many seconds without news a run is not believed any more. */
 const SILENCE = 25;
@@ -72,17 +72,19 @@ export function staircase(plot, line, ceiling) {
  *   none,            // what to say where there is no recording
  *   how,             // nodes for the last line: how to measure elsewhere
  *   silent,          // what to say after so many seconds without news (a kernel may be gone); null: never
+ *   idle,            // what stands in the place of progress before a run, so that the chart stays where it is; null: nothing
  * }
  * `address` and `kinds` are for kit's `linkState`: the state of the view that belongs into a link.
  */
-export function timingView(model, host, { measures, none, how, silent = null }) {
+export function timingView(model, host, { measures, none, how, silent = null, idle = null }) {
   host.classList.add("sh-view", "sh-timing");
   const plots = model.get("plots");
   const cases = model.get("cases");
 
   const bar = el("progress", { max: "1", "aria-label": "Progress of the run" });
   const news = el("p", { class: "sh-news" });
-  const running = el("div", { class: "sh-progress", hidden: true }, bar, news);
+  const said = el("p", { class: "sh-heard", role: "status" });
+  const running = el("div", { class: "sh-progress", "data-kept": idle != null, hidden: true }, bar, news);
   const head = el("strong");
   const rest = el("span");
   const status = el("p", { role: "status", class: "sh-status" }, head, rest);
@@ -100,9 +102,9 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
   const method = el("details", { class: "sh-fold" }, el("summary", {}, "How it was measured, and what counts as a step"), facts);
   const notes = el("div", { class: "sh-notes" }, ...model.get("notes").map((note) => el("p", {}, note)));
   const last = el("p", { class: "sh-label sh-how" }, ...how);
-  host.append(running, status, pickers, picture.node, readout, legend, found, others, source, table, method, notes, last);
+  host.append(running, status, pickers, picture.node, readout, legend, found, others, source, table, method, notes, last, said);
 
-  let shown = { lines: [], plot: "throughput", ceiling: null };
+  let shown = { lines: [], plot: "throughput", ceiling: null, sample: "call" };
 
   /** The recording on show; a run in progress stands in for its own. */
   function current() {
@@ -130,7 +132,7 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
     const [factor, name] = unit("throughput", rate);
     const [ran, due] = [one(line.o, i), one(line.p, i)];
     const parts = [
-      `${digits(line.t[i])} ms (${digits(line.lo[i])} to ${digits(line.hi[i])}), median of ${count(line.n[i], "call")}`,
+      `${digits(line.t[i])} ms (${digits(line.lo[i])} to ${digits(line.hi[i])}), median of ${count(line.n[i], shown.sample)}`,
       `${digits(rate * factor)} ${name}${shown.ceiling ? `, ${digits((100 * rate) / shown.ceiling.gflops)} % of the ceiling` : ""}`,
       !ran ? "the kernel was not observed" : `${ran} ran${!due ? "" : due === ran ? ", as predicted" : `, ${due} was predicted`}`,
     ];
@@ -159,7 +161,7 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
     const plot = plots[model.get("plot")];
     const ceiling = recording?.ceiling ?? null;
     const lines = (recording?.lines ?? []).filter((line) => line.direction === direction && line.seq_len === seq_len);
-    shown = { lines, plot, ceiling };
+    shown = { lines, plot, ceiling, sample: recording?.device === "webgpu" ? "sample" : "call" }; // a page's sample is several calls
     const live = recording && model.get("live").name === recording.name;
 
     const key = JSON.stringify([directions, direction, lengths, seq_len]);
@@ -189,7 +191,8 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
       .filter(({ points }) => points.length);
     const all = recording?.lines ?? [];
     const steps = (recording?.steps ?? []).filter(({ ends }) => lines.includes(all[ends[1][0]])).map((step, i) => ({ ...step, number: i + 1 }));
-    const marks = steps.filter(({ unmarked }) => !unmarked).map(({ number, kind, ends }) => {
+    // Padding is time; what it does to memory, if anything, is no step.
+    const marks = steps.filter(({ unmarked, kind }) => !unmarked && !(plot === "memory" && kind === "padding step")).map(({ number, kind, ends }) => {
       const [from, to] = ends.map(([line, i]) => scaled[lines.indexOf(all[line])][i]);
       return from && to && { number, words: kind, x: to.x, y: to.y, fromX: from.x, fromY: from.y };
     }).filter(Boolean);
@@ -213,6 +216,9 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
     if (!recording) {
       say(head, "Nothing measured yet. ");
       say(rest, none);
+    } else if (live && ["paused", "lost"].includes(model.get("progress").state)) {
+      say(head, "Waiting: ");
+      say(rest, "what was measured stays; press Go on, or Stop.");
     } else if (live) {
       say(head, "Measuring: ");
       say(rest, "the chart fills as points arrive; steps are looked for when the run is over.");
@@ -240,7 +246,7 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
     const items = steps.map(({ number, text, unmarked }) => el("li", { value: number, "data-unmarked": Boolean(unmarked) }, text));
     found.replaceChildren(...items.slice(0, FEW));
     further.replaceChildren(...items.slice(FEW));
-    found.hidden = !items.length;
+    found.hidden = !items.length && !live; // while a run goes on, its room is kept
     others.hidden = items.length <= FEW;
     say(others.firstChild, `${items.length - FEW} more`);
     const pairs = (list) => list.map(([term, text], i) => el("div", {}, el("dt", {}, term === list[i - 1]?.[0] ? "" : term), el("dd", {}, term === "command" ? el("code", {}, text) : text)));
@@ -259,7 +265,7 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
   function fill() {
     const { lines, ceiling } = shown;
     const wide = lines.some((line) => line.b);
-    const heads = ["line", "d_head", "time, ms", "95 % interval", "GFLOP/s", ...(ceiling ? ["% of ceiling"] : []), "ran", "predicted", ...(wide ? ["width"] : []), "peak MB", "calls"];
+    const heads = ["line", "d_head", "time, ms", "95 % interval", "GFLOP/s", ...(ceiling ? ["% of ceiling"] : []), "ran", "predicted", ...(wide ? ["width"] : []), "peak MB", `${shown.sample}s`];
     const body = lines.flatMap((line) => [
       ...line.d.map((d, i) => {
         const rate = (line.f[i] / line.t[i]) * 1e3;
@@ -276,25 +282,30 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
   }
 
   let heard = Date.now();
+  let heardOf = "";
   let gone = "";
   function progress() {
     const now = model.get("progress");
     const busy = BUSY.includes(now.state) && !gone;
     const quiet = (Date.now() - heard) / 1e3;
-    running.hidden = !measures || now.state === "idle";
+    const waits = now.state === "idle";
+    running.hidden = !measures || (waits && idle == null);
     running.dataset.state = gone ? "gone" : now.state;
     bar.hidden = !busy;
     const whole = (now.done ?? 0) + (now.left ?? 0);
     if (whole > 0) bar.value = Math.min(1, now.done / whole);
     else bar.removeAttribute("value");
-    let text = now.text ?? "";
+    let text = waits ? idle ?? "" : now.text ?? "";
     if (now.state === "running" && now.points != null) {
       text = `${now.points} of ${count(now.total, "point")} seen${now.left == null ? "" : `, about ${Math.ceil(now.left)} s left`}${text ? `: ${text}` : ""}`;
     }
     if (busy && silent && quiet > SILENCE) text += ` No news for ${Math.round(quiet)} s: ${silent}`;
     if (gone && BUSY.includes(now.state)) text = gone;
     say(news, text);
-    news.setAttribute("role", SAID.includes(now.state) ? "status" : "none");
+    const phase = `${now.state} ${now.phase ?? ""}`;
+    if (SAID.includes(running.dataset.state) || running.dataset.state === "gone") say(said, text);
+    else if (phase !== heardOf) say(said, waits ? "" : now.state === "running" ? "Measuring." : text.replace(/:.*/, "."));
+    heardOf = phase;
   }
   function arrived() { heard = Date.now(); progress(); }
   function lost() {
@@ -309,12 +320,15 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
   const redraw = perFrame(update);
   const events = "change:recordings change:recording change:plot change:direction change:seq_len change:live";
   model.on(events, redraw);
+  let known = model.get("progress").state;
+  const turned = () => { if (known !== (known = model.get("progress").state)) redraw(); };
   model.on("change:progress", arrived);
+  model.on("change:progress", turned);
   model.on("comm:close comm_live_update destroy", lost);
   table.addEventListener("toggle", () => { if (table.open) fill(); });
   const print = () => fill();
   addEventListener("beforeprint", print);
-  const unGrow = growOnly(status, readout, found);
+  const unGrow = growOnly(status, readout, found, source, ...(idle == null ? [] : [running]));
   update();
   progress();
 
@@ -335,6 +349,7 @@ export function timingView(model, host, { measures, none, how, silent = null }) 
       clearInterval(watch);
       model.off(events, redraw);
       model.off("change:progress", arrived);
+      model.off("change:progress", turned);
       model.off("comm:close comm_live_update destroy", lost);
       removeEventListener("beforeprint", print);
       unGrow();

@@ -381,7 +381,8 @@ def _step(before: dict, after: dict, ratio: float, limits: tuple[float, float], 
         if a == b == "FLASH" and old and before["d_head"] % 8 == 0 and after["d_head"] % 8:
             why = f"unexplained ({seen}, same compiled width; {after['d_head']} is no multiple of 8, so Q, K and V are copied)"
     memory = _memory(before, after)
-    text = f"{where}: {why}: {slower}{_memory_text(memory)}"
+    # Rows of a page's tensors have a multiple of four columns: the memory of 65 over 64 says nothing of padding.
+    text = f"{where}: {why}: {slower}{'' if a == b == 'FUSED' else _memory_text(memory)}"
     return Step("d_head", kind, before, after, ratio, limits, text, memory)
 
 
