@@ -265,12 +265,13 @@ export function timingView(model, host, { measures, none, how, silent = null, id
   function fill() {
     const { lines, ceiling } = shown;
     const wide = lines.some((line) => line.b);
-    const heads = ["line", "d_head", "time, ms", "95 % interval", "GFLOP/s", ...(ceiling ? ["% of ceiling"] : []), "ran", "predicted", ...(wide ? ["width"] : []), "peak MB", `${shown.sample}s`];
+    const chosen = shown.sample === "call"; // nothing chooses a kernel in a page
+    const heads = ["line", "d_head", "time, ms", "95 % interval", "GFLOP/s", ...(ceiling ? ["% of ceiling"] : []), ...(chosen ? ["ran", "predicted"] : []), ...(wide ? ["width"] : []), "peak MB", `${shown.sample}s`];
     const body = lines.flatMap((line) => [
       ...line.d.map((d, i) => {
         const rate = (line.f[i] / line.t[i]) * 1e3;
         return [line.name, line.v && line.v[i] !== d ? `${d} (values ${line.v[i]})` : d, digits(line.t[i]), `${digits(line.lo[i])} to ${digits(line.hi[i])}`,
-          digits(rate), ...(ceiling ? [digits((100 * rate) / ceiling.gflops)] : []), one(line.o, i) ?? "–", one(line.p, i) ?? "–",
+          digits(rate), ...(ceiling ? [digits((100 * rate) / ceiling.gflops)] : []), ...(chosen ? [one(line.o, i) ?? "–", one(line.p, i) ?? "–"] : []),
           ...(wide ? [line.b?.[i] ?? "–"] : []), line.m?.[i] == null ? "–" : digits(line.m[i]), line.n[i]];
       }),
       ...(line.gaps ?? []).map(([d, what, why]) => [line.name, d, `${what}: ${why}`]),
