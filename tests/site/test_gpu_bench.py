@@ -79,6 +79,15 @@ def briefly(page, **changes) -> dict:
     return recording
 
 
+def quiet(page, clear, **changes) -> dict:
+    """A whole sweep; while the machine is too noisy for the picture to be `clear`, a longer one."""
+    for budget_s in (30, 60, 120):
+        recording = swept(page, budget_s=budget_s, seq_len=256, **changes)
+        if clear(recording):
+            break
+    return recording
+
+
 def last(page) -> dict:
     return page.evaluate("() => news.at(-1)")
 
@@ -201,18 +210,25 @@ def test_the_steps_that_are_found_are_the_edges_of_the_widths(bench):
     """Flat within a width, a step above the noise where the next one begins."""
     page = bench()
     edges = {32: 33, 64: 65, 96: 97}
-    sizes = [16, 48, 80, 112, 128, *edges, *edges.values()]
-    recording = swept(page, d_heads=sorted(sizes), series=["buckets"], budget_s=30, seq_len=256)
+    sizes = sorted([16, 48, 80, 112, 128, *edges, *edges.values()])
+
+    def a_staircase(recording: dict) -> bool:
+        times = {p["d_head"]: p["median_s"] for p in recording["points"]}
+        return (
+            {step.before["d_head"]: step.after["d_head"] for step in analyse(recording).steps} == edges
+            and all(
+                max(times[d] for d in inside) < 1.06 * min(times[d] for d in inside)
+                for inside in ((16, 32), (33, 48, 64), (65, 80, 96), (97, 112, 128))
+            )
+            and all(times[after] > 1.15 * times[before] for before, after in edges.items())
+        )
+
+    recording = quiet(page, a_staircase, d_heads=sizes, series=["buckets"])
     found = analyse(recording)
     assert all(point["status"] == "ok" and point["observed"] == "FUSED" for point in recording["points"])
-    assert {step.before["d_head"]: step.after["d_head"] for step in found.steps} == edges
+    assert a_staircase(recording), (found.steps, [(p["d_head"], p["median_s"]) for p in recording["points"]])
     assert {step.kind for step in found.steps} == {PADDING_STEP}
     assert found.changes == found.gains == ()
-    times = {p["d_head"]: p["median_s"] for p in recording["points"]}
-    for inside in ((16, 32), (33, 48, 64), (65, 80, 96), (97, 112, 128)):
-        assert max(times[d] for d in inside) < 1.06 * min(times[d] for d in inside)
-    for before, after in edges.items():
-        assert times[after] > 1.15 * times[before]
     told = page.evaluate("() => news")
     assert [state for i, state in enumerate(n["state"] for n in told) if i == 0 or told[i - 1]["state"] != state] == [
         "opening",
@@ -230,10 +246,13 @@ def test_the_steps_that_are_found_are_the_edges_of_the_widths(bench):
 def test_no_step_is_found_where_the_width_follows_the_head(bench):
     """Multiples of 16, each with a kernel of its own: a wider head takes more time, and no more of it per useful operation."""
     page = bench()
-    recording = swept(page, d_heads=SIZES, series=["exact"], budget_s=30, seq_len=256)
-    assert analyse(recording).steps == ()
-    times = [p["median_s"] for p in recording["points"]]
-    assert times == sorted(times)
+
+    def a_ramp(recording: dict) -> bool:
+        times = [p["median_s"] for p in recording["points"]]
+        return times == sorted(times) and analyse(recording).steps == ()
+
+    recording = quiet(page, a_ramp, d_heads=SIZES, series=["exact"])
+    assert a_ramp(recording), [(p["d_head"], p["median_s"]) for p in recording["points"]]
     assert all(p["bucket"] == p["d_head"] and p["status"] == "ok" for p in recording["points"])
     assert page.complaints == []
 
