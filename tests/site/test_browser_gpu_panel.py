@@ -347,6 +347,27 @@ def test_a_hidden_tab_waits_and_says_so(gpu):
     until(site, "done")
 
 
+def test_a_tab_that_hides_while_the_kernels_are_loaded_waits_too(gpu):
+    hide = "Object.defineProperty(document, 'hidden', { get: () => window.isHidden ?? false, configurable: true });"
+    site = gpu(QUICK, script=hide)
+    site.page.evaluate("() => { window.isHidden = true; }")  # the event came before there was a run
+    button(site, "Time my GPU").click()
+    until(site, "paused")
+    button(site, "Stop").click()
+    expect(button(site, "Time my GPU")).to_be_enabled()
+
+
+def test_two_panels_do_not_measure_at_once(gpu):
+    site = gpu(QUICK)
+    site.page.evaluate("() => { globalThis.splitheadsMeasures = true; }")
+    button(site, "Time my GPU").click()
+    expect(site.panel.locator(".sh-error")).to_contain_text("Another panel of this page is measuring")
+    site.page.evaluate("() => { globalThis.splitheadsMeasures = false; }")
+    briefly(site)
+    assert not site.panel.locator(".sh-error").is_visible()
+    briefly(site)  # and the first run has left the place free
+
+
 REFUSALS = {
     "no WebGPU": ("delete Navigator.prototype.gpu;", "This browser has no WebGPU"),
     "no adapter": ("if (navigator.gpu) GPU.prototype.requestAdapter = async () => null;", "gives this page no GPU"),

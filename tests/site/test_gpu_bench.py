@@ -382,6 +382,72 @@ def test_a_sweep_that_is_all_compiling_ends_in_time(bench):
     assert "the time was over" in last(page)["text"]
 
 
+KEEP_DEVICE = """
+    const ask = GPUAdapter.prototype.requestDevice;
+    GPUAdapter.prototype.requestDevice = async function (...given) {
+        window.devices = [...(window.devices ?? []), await ask.apply(this, given)];
+        return devices.at(-1);
+    };
+"""
+
+SLOW_COMPILER = """const make = GPUDevice.prototype.createComputePipelineAsync;
+GPUDevice.prototype.createComputePipelineAsync = async function (given) {
+    await new Promise((done) => setTimeout(done, 6000));
+    return make.call(this, given);
+};"""
+
+
+def test_stop_is_heard_at_once_whatever_is_waited_for(bench):
+    page = bench("if (navigator.gpu) GPU.prototype.requestAdapter = () => new Promise(() => {});")
+    page.evaluate("plan => { sweep(plan) }", plan(budget_s=60))
+    until(page, "() => news.some(({ state }) => state === 'opening')")
+    page.evaluate("() => run.stop()")
+    assert page.evaluate("() => ended") is None
+    assert last(page)["text"] == "Stopped before anything was measured."
+
+    page = bench(SLOW_COMPILER)
+    page.evaluate("plan => { sweep(plan) }", plan(budget_s=60))
+    until(page, "() => news.some(({ state }) => state === 'checking')")
+    took = page.evaluate(
+        """async () => {
+            run.pause();
+            run.goOn();
+            const begin = performance.now();
+            run.stop();
+            await ended;
+            return performance.now() - begin;
+        }"""
+    )
+    assert took < 2000
+    assert last(page)["state"] == "stopped"
+
+
+def test_compiling_in_a_pause_costs_no_time(bench):
+    page = bench(SLOW_COMPILER.replace("6000", "2500"))
+    page.evaluate("plan => { sweep(plan) }", plan(d_heads=[16], series=["exact"], budget_s=2))
+    until(page, "() => news.some(({ state }) => state === 'checking')")
+    page.evaluate("() => run.pause()")
+    page.wait_for_timeout(3500)
+    assert page.evaluate("() => [run.state, recording]") == ["paused", None]
+    page.evaluate("() => run.goOn()")
+    validate(page.evaluate("() => ended"))
+
+
+def test_a_GPU_that_is_lost_in_a_pause_is_told_at_once(bench):
+    page = bench(KEEP_DEVICE)
+    page.evaluate("plan => { sweep(plan) }", plan(budget_s=60))
+    until(page, MEASURING)
+    page.evaluate("() => run.pause('hidden')")
+    page.wait_for_timeout(300)
+    page.evaluate("() => devices[0].destroy()")
+    until(page, "() => run.state === 'lost'")
+    page.evaluate("() => { window.before = news.length; run.goOn(); }")
+    until(page, MEASURING.replace("news.some", "news.slice(before).some"))
+    page.evaluate("() => run.stop()")
+    validate(page.evaluate("() => ended"))
+    assert page.evaluate("() => devices.length") == 2
+
+
 @pytest.mark.alone
 def test_a_pause_costs_no_time_and_no_sample(bench):
     page = bench()
@@ -416,15 +482,6 @@ def test_stop_ends_a_pause(bench):
     until(page, MEASURING)
     page.evaluate("() => { run.pause(); run.stop(); }")
     assert page.evaluate("() => ended")["ended"] == "interrupted"
-
-
-KEEP_DEVICE = """
-    const ask = GPUAdapter.prototype.requestDevice;
-    GPUAdapter.prototype.requestDevice = async function (...given) {
-        window.devices = [...(window.devices ?? []), await ask.apply(this, given)];
-        return devices.at(-1);
-    };
-"""
 
 
 @pytest.mark.parametrize("moment", ["checking", "calibrating", "measuring"])
@@ -576,6 +633,8 @@ def test_half_precision_is_refused_where_the_GPU_has_none(bench):
     page = bench()
     recording = swept(page, dtype="fp16")
     assert {point["status"] for point in recording["points"]} == {"skipped"}
+    assert recording["ended"] == "interrupted"
+    assert {point["reason"] for point in recording["points"]} == {"interrupted before this point was measured"}
     assert last(page)["state"] == "refused"
     assert "choose fp32" in last(page)["text"]
 

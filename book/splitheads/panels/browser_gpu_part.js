@@ -45,6 +45,7 @@ export function stageView(model, host, bench) {
   let loading = false;
   let count = 0;
   let held = null; // the button that had the focus, while no button can have it
+  let gone = false; // is the panel taken away?
   let form = "buckets"; // whose text the reader looks at
 
   const button = (text, does, primary) => el("button", { type: "button", class: primary ? "sh-chip sh-primary" : "sh-chip", onclick: does }, text);
@@ -157,7 +158,9 @@ export function stageView(model, host, bench) {
     if (busy()) return;
     complain();
     const { rules, sweep } = (await loaded()) ?? {};
-    if (!sweep || busy()) return;
+    if (!sweep || gone || busy()) return;
+    if (globalThis.splitheadsMeasures) return complain("Another panel of this page is measuring, and two at once would slow each other down: stop that one first.");
+    globalThis.splitheadsMeasures = true;
     const menu = (name) => model.get("menus")[name][model.get(name)];
     const d_heads = [...new Set([...menu("sizes"), model.get("d_head")])].sort((a, b) => a - b);
     count += 1;
@@ -186,7 +189,8 @@ export function stageView(model, host, bench) {
       command: `panel browser_gpu: ${menu("kernels").join(", ")}; d_head ${d_heads.join(", ")}; ${menu("dtype")}; T ${menu("seq_len") || "as fits"}; ${menu("seconds")} s`,
     }, (news) => { latest = news; draw(); });
     controls();
-    const recording = await run.promise;
+    hidden(); // the page may have gone into the background while this was loaded
+    const recording = await run.promise.finally(() => { globalThis.splitheadsMeasures = false; });
     over = true;
     const turn = !shown.get("live").name || current()?.name === name; // a reader who looks at another recording stays there
     shown.set("live", {});
@@ -278,6 +282,7 @@ export function stageView(model, host, bench) {
 
   return {
     stop() {
+      gone = true;
       run?.stop();
       model.off("change:plot", plot);
       model.off("change:d_head change:dtype", source);

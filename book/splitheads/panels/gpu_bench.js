@@ -10,10 +10,12 @@ const LONGEST_S = 0.05;
 const COMFORT_S = 0.03;
 /** A sample takes at least so long by the page's clock, which browsers round to 1 ms. */
 const ENOUGH_S = 0.02;
-/** By the GPU's clock, so many of its steps: 8 ms where the browser rounds them to 0.1 ms. Longer samples meet more disturbance. */
-const ENOUGH_STEPS = 80;
+/** By the GPU's clock, so many of its steps: 16 ms where the browser rounds them to 0.1 ms. Longer samples meet more disturbance. */
+const ENOUGH_STEPS = 160;
 const CONFIDENCE = 0.95;
 const TARGET_WIDTH = 0.02;
+/** Empty submissions that are timed together. */
+const EMPTY = 32;
 /** No point is settled with fewer samples; T is chosen so that there is time for somewhat more. */
 const LEAST_SAMPLES = 10;
 const ROUNDS = 16;
@@ -260,6 +262,8 @@ class Sweep {
     this.since = null; // when the present pause began
     this.waiting = []; // who waits for its end
     this.halted = false;
+    this.stopped = new Promise((_, fail) => { this.halt = () => fail(new SweepStopped()); });
+    this.stopped.catch(() => {}); // whoever waits hears of it
     this.told = -Infinity;
     this.step = 0; // of the timestamps, in ns
     this.turn = 0;
@@ -282,6 +286,7 @@ class Sweep {
   /** End after the present sample; what was measured is kept. */
   stop() {
     this.halted = true;
+    this.halt();
     this.wake();
   }
 
@@ -342,9 +347,10 @@ class Sweep {
       this.tell();
       while (!(await this.attempt()));
     } catch (error) {
+      this.ended ??= "interrupted";
       if (error instanceof SweepStopped) {
-        this.ended = "interrupted";
-        last = ["stopped", "Stopped. What was measured until then is here."];
+        const some = [...this.tasks.values()].some(({ samples }) => samples.length);
+        last = ["stopped", some ? "Stopped. What was measured until then is here." : "Stopped before anything was measured."];
       } else if (!this.gpu) {
         last = ["refused", error instanceof GpuError ? error.message : `The browser could not open a GPU (${error.message}).`];
       } else {
@@ -395,7 +401,10 @@ class Sweep {
 
   /** Wait while paused; throw when stopped. */
   async gate() {
-    while (this.since !== null && !this.halted) await new Promise((done) => this.waiting.push(done));
+    while (this.since !== null && !this.halted) {
+      const end = new Promise((done) => this.waiting.push(done));
+      await (this.gpu && !this.gpu.gone ? this.live(end) : end); // a GPU can be lost in a pause
+    }
     if (this.halted) throw new SweepStopped();
   }
 
@@ -406,7 +415,11 @@ class Sweep {
 
   async open(known) {
     this.tell("opening", "Asking the browser for a GPU.");
-    const gpu = await (this.plan.open ?? openGpu)();
+    const asked = (this.plan.open ?? openGpu)(); // a browser may take its time, or never answer
+    const gpu = await Promise.race([asked, this.stopped]).catch((error) => {
+      if (this.halted) asked.then(({ device }) => device.destroy(), () => {});
+      throw error;
+    });
     if (known && known.name !== gpu.name) {
       gpu.device.destroy();
       throw new GpuError("device", `The browser now gives another GPU (${gpu.name}), and two are not mixed in one chart: start anew.`);
@@ -441,9 +454,12 @@ class Sweep {
       await this.gate();
       done += 1;
       this.tell("checking", `Compiling the kernels, and comparing each with a reference in 64 bits: ${kernel}, ${done} of ${kernels.size}.`);
-      const stop = new Promise((_, fail) => this.waiting.push(() => this.halted && fail(new SweepStopped())));
-      const late = new Promise((over) => setTimeout(over, Math.max(0, 1000 * this.left())));
-      const pipelines = await this.live(Promise.race([promise, stop, late]));
+      let pipelines = null;
+      do {
+        await this.gate();
+        const late = new Promise((over) => setTimeout(over, Math.max(0, 1000 * this.left())));
+        pipelines = await this.live(Promise.race([promise, this.stopped, late]));
+      } while (!pipelines && (this.since !== null || this.left() > 0)); // a pause costs no time
       if (!pipelines) {
         this.ended = "budget";
         return false;
@@ -501,7 +517,10 @@ class Sweep {
       const tensor = Math.max(...sizes.map((size) => size.tensor));
       const scores = Math.max(...sizes.map((size) => size.scores));
       while (copies > 1 && (3 * copies + 1) * tensor + scores > MODEST_BYTES) copies -= 1;
-      if (await this.allocate(shape, copies, tensor, scores)) return true;
+      if (await this.allocate(shape, copies, tensor, scores)) {
+        if (several) this.copies = copies;
+        return true;
+      }
       if (copies > 1) continue;
       if (!must) return false;
       const needed = Math.max(...sizes.map(({ all }) => all));
@@ -611,13 +630,23 @@ class Sweep {
 
   /** What a call takes, roughly: one to warm up, then more and more of them until the clock can tell. */
   async probe(task) {
+    const { device } = this.gpu;
+    device.pushErrorScope("validation"); // a call that is refused takes no time, and says nothing
     await this.pass(task, 1);
+    const wrong = await this.live(device.popErrorScope());
+    if (wrong) throw new GpuError("wrong", `The browser refused a call of ${task.kernel}: ${wrong.message}`);
     for (let calls = 1; ; calls *= 4) {
       await this.gate();
+      const pauses = this.away;
       const seconds = await this.pass(task, calls);
+      if (this.since !== null || this.away !== pauses) {
+        calls /= 4; // something disturbed it: once more
+        continue;
+      }
       if (seconds >= this.enough() / 4) return seconds / calls;
       if (calls < 1024) continue;
       if (this.byPage) return Math.max(seconds, 1e-6) / calls;
+      if (seconds > 0 && seconds * 1e9 >= 4 * this.step) return seconds / calls;
       // A thousand calls in no time: this GPU's timestamps tell nothing.
       await this.usePageClock();
       calls = 1;
@@ -627,14 +656,30 @@ class Sweep {
   async usePageClock() {
     this.byPage = true;
     const { queue } = this.gpu.device;
-    const times = [];
-    for (let i = 0; i < 9; i++) {
-      const begin = performance.now();
+    // Its step: browsers round it, some to 1 ms.
+    this.tick = Infinity;
+    for (let changes = 0, last = performance.now(); changes < 3;) {
+      const now = performance.now();
+      if (now > last) {
+        this.tick = Math.min(this.tick, now - last);
+        changes += 1;
+        last = now;
+      }
+    }
+    // An empty submission takes less than a step, so many are timed together.
+    const begin = performance.now();
+    for (let i = 0; i < EMPTY; i++) {
       queue.submit([this.gpu.device.createCommandEncoder().finish()]);
       await this.live(queue.onSubmittedWorkDone());
-      times.push(performance.now() - begin);
     }
-    this.empty = times.sort((a, b) => a - b)[4];
+    this.empty = (performance.now() - begin) / EMPTY;
+  }
+
+  /** [median, lower, upper] seconds of a call. A clock with steps makes many samples equal, and none is better known than half a step. */
+  limits({ samples, calls }) {
+    const [median, low, high] = medianLimits(samples, this.plan.order_statistics);
+    const half = (this.byPage ? this.tick / 1e3 : this.step / 1e9) / 2 / calls;
+    return [median, Math.max(low - half, median / 2), high + half];
   }
 
   /** What a call of `task` will take, from one that was probed: by width, or unfused by head size; by the square of T; by heads. */
@@ -651,10 +696,12 @@ class Sweep {
     if (this.byPage) await this.usePageClock();
     const tasks = this.openTasks();
     const widest = (list) => list.reduce((a, b) => ((b.width ?? b.d) > (a.width ?? a.d) ? b : a), list[0]);
-    const slow = [widest(tasks.filter(({ width }) => width)), widest(tasks.filter(({ width }) => !width))].filter(Boolean);
+    let slow = [widest(tasks.filter(({ width }) => width)), widest(tasks.filter(({ width }) => !width))].filter(Boolean);
+    const kernels = [...new Map(tasks.map((task) => [task.kernel, task])).values()];
     const given = seq_len > 0 && n_heads > 0;
     let ladder = SHAPES.map(([tokens, heads]) => ({ tokens: Math.min(tokens, seq_len || tokens), heads: n_heads || heads }));
     if (seq_len) ladder = [...ladder.filter(({ tokens }) => tokens < seq_len).map((one) => ({ ...one, heads: n_heads || 1 })), ...(n_heads ? [n_heads] : [1, 2, 4, 8, 16]).map((heads) => ({ tokens: seq_len, heads }))];
+    ladder = ladder.filter(({ tokens, heads }, i) => !i || tokens !== ladder[i - 1].tokens || heads !== ladder[i - 1].heads);
     const first = ladder.findIndex(({ tokens }) => !seq_len || tokens === seq_len); // from here on, a shape may be taken
     this.known = null;
     let chosen = null;
@@ -664,13 +711,21 @@ class Sweep {
       const sum = (one) => tasks.reduce((all, task) => all + Math.max(this.enough(), this.estimate(task, one)) + 0.003, 0);
       if (this.known) {
         const slowest = Math.max(...slow.map((task) => this.estimate(task, shape)));
-        const affordable = i <= first || (slowest <= COMFORT_S && ROUNDS * sum(shape) <= 0.9 * this.left());
+        const affordable = i <= first || (slowest <= COMFORT_S && (slowest <= this.enough() || ROUNDS * sum(shape) <= 0.9 * this.left())); // within a sample, longer calls cost nothing
         if (slowest > 0.9 * LONGEST_S || !affordable) break;
       }
       if (!given && i > first && slow.some((task) => this.bytes(task, shape).all > MODEST_BYTES)) break;
       if (!(await this.prepare(shape, false))) break;
-      this.known = [];
-      for (const task of slow) this.known.push({ task, shape, seconds: await this.probe(task) });
+      // The widest kernel speaks for all, unless the shortest calls show that another one is slower.
+      const asked = i ? slow : [...slow, ...kernels.filter(({ kernel }) => !slow.some((task) => task.kernel === kernel))];
+      const found = [];
+      for (const task of asked) found.push({ task, shape, seconds: await this.probe(task) });
+      slow = slow.map((task) => {
+        const mates = found.filter((one) => !one.task.width === !task.width);
+        const worst = mates.reduce((a, b) => (b.seconds > 1.2 * a.seconds ? b : a));
+        return worst.task;
+      });
+      this.known = found.filter(({ task }) => slow.includes(task));
       if (i >= first) chosen = shape;
     }
     // Where T is given and too long for the slowest, it may still do for others.
@@ -697,11 +752,16 @@ class Sweep {
     for (const task of this.shuffled(this.openTasks())) {
       await this.gate();
       if (this.left() < 0) return; // `measure` says so
-      task.seconds = Math.max(await this.probe(task), 1e-9);
+      this.takes(task, await this.probe(task));
       if (task.seconds > LONGEST_S) this.drop(task, "skipped", this.tooLong(task.seconds, "took"));
-      // Where three lines share a kernel, a sample has two calls at least: a recording's points may not add up to more than its duration.
-      task.calls = Math.min(4096, Math.max(task.lines > 2 ? 2 : 1, Math.ceil(this.enough() / task.seconds)));
     }
+  }
+
+  /** A call of `task` takes so long: how many make a sample. */
+  takes(task, seconds) {
+    task.seconds = Math.max(seconds, 1e-9);
+    // Where three lines share a kernel, a sample has two calls at least: a recording's points may not add up to more than its duration.
+    task.calls = Math.min(4096, Math.max(task.lines > 2 ? 2 : 1, Math.ceil(this.enough() / task.seconds)));
   }
 
   shuffled(list) {
@@ -729,17 +789,20 @@ class Sweep {
         }
         const pauses = this.away;
         const seconds = await this.sample(task);
-        if (this.since === null && this.away === pauses && seconds > 0) task.samples.push(seconds);
+        if (this.since === null && this.away === pauses && seconds > 0) {
+          task.samples.push(seconds);
+          this.takes(task, task.seconds + (seconds - task.seconds) / 4); // GPUs wake up, and get hot
+        }
         this.tell("measuring", `T = ${tokens}, ${heads} head${heads > 1 ? "s" : ""}, round ${round}: ${settled} of ${tasks.length} medians within 2 %.`);
       }
-      settled = tasks.filter(({ samples }) => this.isSettled(samples)).length;
+      settled = tasks.filter((task) => this.isSettled(task)).length;
     }
     this.ended = "complete";
   }
 
-  isSettled(samples) {
-    if (samples.length < LEAST_SAMPLES) return false;
-    const [median, low, high] = medianLimits(samples, this.plan.order_statistics);
+  isSettled(task) {
+    if (task.samples.length < LEAST_SAMPLES) return false;
+    const [median, low, high] = this.limits(task);
     return high - low <= TARGET_WIDTH * median;
   }
 
@@ -752,21 +815,21 @@ class Sweep {
     return this.places.filter(({ task }) => all || task.samples.length || task.status !== "open").map(({ series, d, task }) => {
       const ok = task.samples.length > 0;
       const status = ok ? "ok" : task.status === "open" ? "skipped" : task.status;
-      const [median_s, low, high] = ok ? medianLimits(task.samples, this.plan.order_statistics) : [null];
+      const [median_s, low, high] = ok ? this.limits(task) : [null];
       return {
         case: "plain", backend: series, direction: "forward", seq_len: shape.tokens, d_head: d, d_head_v: d, status,
         reason: ok ? null : task.reason ?? (this.ended === "interrupted" ? "interrupted before this point was measured" : "budget: the time was over before this point was measured"),
         median_s, interval_s: ok ? [low, high] : null, repeats: task.samples.length,
         flops: 4 * shape.heads * shape.tokens ** 2 * d, peak_bytes: this.bytes(task, shape).all,
         observed: ok ? (task.width ? "FUSED" : "UNFUSED") : null, predicted: null, bucket: task.width,
-        flags: ok && !this.isSettled(task.samples) ? ["wide interval"] : [],
+        flags: ok && !this.isSettled(task) ? ["wide interval"] : [],
       };
     });
   }
 
   recording() {
     const { plan, gpu } = this;
-    const copies = this.pool?.copies ?? 1;
+    const copies = this.copies ?? 1;
     const enough = inMs(this.enough());
     const clock = this.byPage
       ? `performance.now around submissions of calls that take ${enough} or more, until onSubmittedWorkDone, less that of an empty submission (${inMs((this.empty ?? 0) / 1000)})`
