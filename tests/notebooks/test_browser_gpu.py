@@ -13,6 +13,7 @@ CELLS = (
 from splitheads.panels import browser_gpu
 panel = browser_gpu(question={})
 panel._named["head sizes"].index, panel._named["kernels"].index, panel._named["T"].index = 3, 1, 1
+panel._named["seconds"].index = 2
 panel""",
     """# ask: what Python has
 from splitheads.timing.record import validate
@@ -35,8 +36,10 @@ def test_a_sweep_in_a_notebook(lab: SimpleNamespace, gpu_chrome: Browser):
     panel.wait_for()
     panel.scroll_into_view_if_needed()
     panel.get_by_role("button", name="Time my GPU").click()
+    panel.locator(".sh-timing[data-live=true][data-points='4']").wait_for()
+    panel.get_by_role("button", name="Stop").click()
     panel.locator(".sh-progress[data-state=done]").wait_for()
-    assert panel.locator(".sh-chart .sh-point").count() >= 2
+    assert panel.locator(".sh-chart .sh-point").count() == 4
     run_cell(page, "# ask:")
     expect(page.get_by_text("google swiftshader 4 80")).to_be_visible()
     run_cell(page, "# again:")

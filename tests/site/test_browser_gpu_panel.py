@@ -19,6 +19,8 @@ from splitheads.timing.record import FOLDER, load
 PAGE = "book/browser-gpu.html"
 PANEL = "[data-panel=webgpu]"
 QUICK = f"sizes={list(SIZES).index('64 and yours only')}&kernels={list(KERNELS).index('buckets, exact')}&seq_len={LENGTHS.index('64')}"
+# Time enough on a busy machine: such a run is stopped when it has shown what it is asked for.
+LONG = f"{QUICK}&seconds={SECONDS.index('40')}"
 STORED = sorted((FOLDER / "browser").glob("*.json"))
 
 
@@ -28,7 +30,7 @@ def gpu(gpu_chrome, address):
     contexts = []
 
     def start(
-        state: str = QUICK, script: str = "", url: str = "", width: int = 1280, theme: str = "light", **options
+        state: str = LONG, script: str = "", url: str = "", width: int = 1280, theme: str = "light", **options
     ) -> SimpleNamespace:
         context = gpu_chrome.new_context(viewport={"width": width, "height": 900}, accept_downloads=True, **options)
         contexts.append(context)
@@ -302,7 +304,7 @@ GPUAdapter.prototype.requestDevice = async function (...given) { return (window.
 
 
 def test_a_lost_device_keeps_the_points_and_goes_on(gpu, tmp_path):
-    site = gpu(QUICK, script=LOSE)
+    site = gpu(LONG, script=LOSE)
     button(site, "Time my GPU").click()
     measured(site)
     site.page.evaluate("device.destroy()")
@@ -320,7 +322,7 @@ def test_a_lost_device_keeps_the_points_and_goes_on(gpu, tmp_path):
 
 
 def test_a_lost_device_and_stop(gpu):
-    site = gpu(QUICK, script=LOSE)
+    site = gpu(LONG, script=LOSE)
     button(site, "Time my GPU").click()
     measured(site)
     site.page.evaluate("device.destroy()")
@@ -333,7 +335,7 @@ def test_a_lost_device_and_stop(gpu):
 
 def test_a_hidden_tab_waits_and_says_so(gpu):
     hide = "Object.defineProperty(document, 'hidden', { get: () => window.isHidden ?? false, configurable: true });"
-    site = gpu(QUICK, script=hide)
+    site = gpu(LONG, script=hide)
     button(site, "Time my GPU").click()
     measured(site)
     site.page.evaluate("() => { window.isHidden = true; document.dispatchEvent(new Event('visibilitychange')); }")
@@ -349,7 +351,7 @@ def test_a_hidden_tab_waits_and_says_so(gpu):
 
 def test_a_tab_that_hides_while_the_kernels_are_loaded_waits_too(gpu):
     hide = "Object.defineProperty(document, 'hidden', { get: () => window.isHidden ?? false, configurable: true });"
-    site = gpu(QUICK, script=hide)
+    site = gpu(LONG, script=hide)
     site.page.evaluate("() => { window.isHidden = true; }")  # the event came before there was a run
     button(site, "Time my GPU").click()
     until(site, "paused")
@@ -358,7 +360,7 @@ def test_a_tab_that_hides_while_the_kernels_are_loaded_waits_too(gpu):
 
 
 def test_two_panels_do_not_measure_at_once(gpu):
-    site = gpu(QUICK)
+    site = gpu(LONG)
     site.page.evaluate("() => { globalThis.splitheadsMeasures = true; }")
     button(site, "Time my GPU").click()
     expect(site.panel.locator(".sh-error")).to_contain_text("Another panel of this page is measuring")
@@ -399,7 +401,7 @@ def test_where_there_is_no_webgpu_it_is_said_at_once(gpu):
 
 
 def test_from_a_file_it_works_or_says_that_it_does_not(gpu, site, tmp_path):
-    live = gpu(QUICK, url=site.as_uri())
+    live = gpu(LONG, url=site.as_uri())
     if live.page.evaluate("Boolean(navigator.gpu)"):
         briefly(live)
         exported(live, tmp_path)
@@ -409,7 +411,7 @@ def test_from_a_file_it_works_or_says_that_it_does_not(gpu, site, tmp_path):
 
 
 def test_fp16_is_refused_by_name_where_the_gpu_has_none(gpu):
-    site = gpu(QUICK + "&dtype=1")
+    site = gpu(LONG + "&dtype=1")
     button(site, "Time my GPU").click()
     until(site, "refused")
     assert "fp16" in site.panel.locator(".sh-news").inner_text()
@@ -421,7 +423,7 @@ def test_a_wrong_kernel_is_shown_and_not_timed(gpu):
     GPUDevice.prototype.createShaderModule = function (given) {
         return make.call(this, { ...given, code: given.code.replace("o0 *= shrink;", "") });
     };"""
-    site = gpu(QUICK, script=spoil)
+    site = gpu(LONG, script=spoil)
     button(site, "Time my GPU").click()
     site.page.wait_for_function(
         "(panel) => ['failed', 'done'].includes(document.querySelector(`${panel} .sh-progress`).dataset.state)",
@@ -516,7 +518,7 @@ def test_the_answer_for_80_in_place_of_64_is_the_recordings(gpu):
 
 
 def test_a_reader_who_looks_at_another_recording_stays_there(gpu):
-    site = gpu(QUICK)
+    site = gpu(LONG)
     button(site, "Time my GPU").click()
     measured(site)
     assert chips(site)[1:] == ["yours*"]
@@ -530,7 +532,7 @@ def test_a_reader_who_looks_at_another_recording_stays_there(gpu):
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_the_chart_stays_where_it_is_when_a_run_begins_and_ends(gpu, width):
-    site = gpu(QUICK, width=width)
+    site = gpu(LONG, width=width)
     site.page.wait_for_timeout(200)
     top = "(panel) => document.querySelector(`${panel} .sh-chart`).getBoundingClientRect().top + scrollY"
     before = site.page.evaluate(top, PANEL)
@@ -557,7 +559,7 @@ def test_memory_has_no_padding_steps_and_a_sample_is_called_one(gpu):
 
 
 def test_the_keyboard_alone_runs_stops_and_walks_the_chart(gpu):
-    site = gpu(QUICK)
+    site = gpu(LONG)
     button(site, "Time my GPU").focus()
     site.page.keyboard.press("Enter")
     expect(button(site, "Stop")).to_be_focused()
@@ -603,7 +605,7 @@ def test_the_state_is_in_the_address(gpu):
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 390), ("dark", 1280)])
 def test_axe_and_a_phone_are_content_after_a_run(gpu, theme, width):
-    site = gpu(QUICK, theme=theme, width=width)
+    site = gpu(LONG, theme=theme, width=width)
     briefly(site)
     site.panel.locator(".sh-kernel summary").click()
     expect(site.panel.locator(".sh-kernel code")).to_contain_text("compute")

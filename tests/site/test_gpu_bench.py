@@ -295,6 +295,7 @@ def test_a_sweep_keeps_to_its_time_and_leaves_the_page_alone(bench):
     assert recording["duration_s"] == pytest.approx(seconds, abs=1.2)
 
 
+@pytest.mark.alone
 def test_no_submission_is_longer_than_the_limit_says(bench):
     """Of the GPU's own clock: no pass of the whole sweep, calibration included, may come near what resets a driver."""
     page = bench()
@@ -314,7 +315,7 @@ def test_no_submission_is_longer_than_the_limit_says(bench):
 
 def test_a_T_that_would_take_too_long_is_refused_for_its_points_and_not_run(bench):
     page = bench()
-    recording = swept(page, d_heads=[16, 128], series=["exact", "unfused"], seq_len=2048, n_heads=4, budget_s=8)
+    recording = swept(page, d_heads=[16, 128], series=["exact", "unfused"], seq_len=2048, n_heads=4, budget_s=60)
     assert {point["status"] for point in recording["points"]} == {"skipped"}
     for point in recording["points"]:
         assert "at T = 2048 with 4 heads would take about" in point["reason"]
@@ -422,6 +423,7 @@ def test_stop_is_heard_at_once_whatever_is_waited_for(bench):
     assert last(page)["state"] == "stopped"
 
 
+@pytest.mark.alone
 def test_compiling_in_a_pause_costs_no_time(bench):
     page = bench(SLOW_COMPILER.replace("6000", "2500"))
     page.evaluate("plan => { sweep(plan) }", plan(d_heads=[16], series=["exact"], budget_s=2))
@@ -511,7 +513,7 @@ def test_a_lost_GPU_keeps_the_points_and_can_be_opened_again(bench, moment):
 
 def test_a_GPU_that_does_not_come_back_can_be_asked_for_again(bench):
     page = bench(KEEP_DEVICE)
-    page.evaluate("plan => { sweep(plan) }", plan(budget_s=8))
+    page.evaluate("plan => { sweep(plan) }", plan(budget_s=90))
     until(page, MEASURING)
     page.evaluate(
         """() => {
@@ -523,9 +525,10 @@ def test_a_GPU_that_does_not_come_back_can_be_asked_for_again(bench):
     until(page, "() => run.state === 'lost'")
     page.evaluate("() => { run.goOn(); }")
     until(page, "() => run.state === 'lost' && /gives this page no GPU/.test(news.at(-1).text)")
-    page.evaluate("() => { GPU.prototype.requestAdapter = give; run.goOn(); }")
+    page.evaluate("() => { window.before = news.length; GPU.prototype.requestAdapter = give; run.goOn(); }")
+    until(page, MEASURING.replace("news.some", "news.slice(before).some"))
+    page.evaluate("() => run.stop()")
     validate(page.evaluate("() => ended"))
-    assert last(page)["state"] == "done"
 
 
 def test_buffers_larger_than_the_limits_are_not_asked_for(bench):
@@ -639,6 +642,7 @@ def test_half_precision_is_refused_where_the_GPU_has_none(bench):
     assert "choose fp32" in last(page)["text"]
 
 
+@pytest.mark.alone
 def test_without_timestamps_the_page_takes_the_time(bench):
     page = bench(
         """const { get } = Object.getOwnPropertyDescriptor(GPUAdapter.prototype, "features");
@@ -653,6 +657,7 @@ def test_without_timestamps_the_page_takes_the_time(bench):
     assert small["median_s"] < large["median_s"]
 
 
+@pytest.mark.alone
 def test_timestamps_that_tell_nothing_are_given_up(bench):
     page = bench("BigUint64Array.prototype[Symbol.iterator] = function* () { yield 5n; yield 5n; };")
     recording = briefly(page, d_heads=[16], series=["exact"])
