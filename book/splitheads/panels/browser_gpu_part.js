@@ -239,7 +239,7 @@ export function stageView(model, host, bench) {
       put({ ...rules.summary(recording, name), label: number > 1 ? `${given.name} (${number})` : given.name }, recording);
       shown.set("progress", { state: "done", text: `Imported ${given.name}.` });
     } catch (error) {
-      shown.set("progress", { state: "idle" });
+      if (shown.get("progress").state !== "refused") shown.set("progress", { state: "idle" }); // why there is no GPU stays
       complain(error.message);
     }
   }

@@ -297,7 +297,7 @@ class Sweep {
     this.since = performance.now();
     const kept = this.points().some(({ status }) => status === "ok") ? " Everything measured so far is kept." : "";
     this.tell("paused", reason === "hidden"
-      ? `Paused, because browsers slow down a page in the background.${kept}`
+      ? `Paused, because browsers slow down a page in the background.${kept} Press “Go on” when you are back.`
       : `Paused${reason ? `: ${reason}` : ""}.${kept}`);
   }
 
